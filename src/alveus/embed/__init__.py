@@ -72,7 +72,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the vectors: equal if and only if vectors can be compared."""
+        """The name of the vectors. Names are equal if and only if vectors can be compared."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Embedder(Protocol):
 
     @property
     def instant(self) -> bool:
-        """Tell whether a text takes under 0.1 ms; then it is embedded inside its commit."""
+        """Whether a text takes under 0.1 ms. If so, items are embedded inside their commit."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -109,12 +109,12 @@ class WindowedEmbedder(Embedder, Protocol):
     """An embedder with a limit of text per vector; a longer text gets several vectors."""
 
     def embed_windows(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return per text its rows, shape (windows, dimensions), 1 to 32 windows, in order."""
+        """Return the rows of each text, shape (windows, dimensions): 1 to 32 windows, in order."""
         ...
 
 
 def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
-    """Return per text its vectors, shape (windows, dimensions), checked.
+    """Return the checked vectors of each text, shape (windows, dimensions).
 
     Embedders without windows have one row per text. A text that joins several texts
     (`words.joined`) has the windows of each, at most 32: the first window of each text, then the
@@ -160,7 +160,7 @@ def _embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
 def _checked(
     embedder: Embedder, texts: Sequence[str], found: list[Vectors] | Vectors
 ) -> list[Vectors]:
-    """Return per text its vectors, after checking the answer of an embedder."""
+    """Check the answer of an embedder, and return the vectors of each text."""
     if isinstance(found, np.ndarray):
         _check(embedder, found)
         found = [found[at : at + 1] for at in range(len(found))]
@@ -189,7 +189,7 @@ def open_embedder(name: str | Embedder, *, query_prefix: str = "") -> Embedder:
 
     Raises:
         InvalidInput: No embedder has this name, or the object is not an embedder.
-        EmbedderMissing: It needs a package that is not installed.
+        EmbedderMissing: The embedder needs a package that is not installed.
     """
     if isinstance(name, str):
         return _open_embedders.take(name, query_prefix)
@@ -201,7 +201,7 @@ def open_embedder(name: str | Embedder, *, query_prefix: str = "") -> Embedder:
 
 
 def _ask(embedder: Embedder, texts: Sequence[str]) -> list[Vectors] | Vectors:
-    """Return the windows of each text; of an embedder without windows, a row per text."""
+    """Return the windows of each text, or one row per text if the embedder has no windows."""
     # `isinstance` with a protocol takes longer than a quick embedder does.
     windowed = getattr(embedder, "embed_windows", None)
     try:

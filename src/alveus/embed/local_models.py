@@ -1,4 +1,4 @@
-"""Vectors by two libraries for models on this machine, where they are installed."""
+"""Embedders by two libraries for models on this machine, if these are installed."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class _LocalModel:
 
     @property
     def dimensions(self) -> int:
-        """Numbers in a vector; loads the model."""
+        """Numbers in a vector. The first read loads the model."""
         known = self._dimensions
         if known is None:
             known = self._dimensions = int(self.embed(["dimensions"]).shape[1])
         return known
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return a row of length one per text; zero for one without anything to read."""
+        """Return one row of length 1 per text, or a zero row for a blank text."""
         return self._rows(texts, question=False)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:

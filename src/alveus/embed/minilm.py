@@ -19,10 +19,10 @@ from alveus.values.lazy import lazy_attribute
 from alveus.values.lazy_dataclass import dataclass
 
 HEADS = 12
-"""Attention heads of a layer. Source: all-MiniLM-L6-v2's `config.json`, like the next."""
+"""Attention heads of a layer. Source: all-MiniLM-L6-v2's `config.json`."""
 
 SMALLEST_VARIANCE = 1e-12
-"""Added to the variance when a row is normalised."""
+"""Added to the variance when a row is normalised. Source: as for `HEADS`."""
 
 GELU = (
     0.7978281362850228,
@@ -33,7 +33,8 @@ GELU = (
 )
 """The odd polynomial p for which x/2·(1 + tanh p(x)) is x·Φ(x), the model's GELU, to 3.1e-6.
 
-Ours: least squares on 0 < x < 7, re-weighted towards the worst point; beyond 7 tanh is ±1.
+Fitted for alveus: least squares on 0 < x < 7, re-weighted towards the worst point. Beyond 7,
+tanh is ±1.
 """
 
 GELU_ROWS = 64
@@ -41,7 +42,7 @@ GELU_ROWS = 64
 
 
 FEW_ROWS = 32
-"""Most rows of a product that is cut into small products: those of one short text."""
+"""A product of at most so many rows, as one short text has, is cut into small products."""
 
 SMALL_ROWS, SMALL_COLUMNS = 8, 32
 """Size of a small product. OpenBLAS has a faster way below a million multiplications."""
@@ -58,7 +59,7 @@ class Dense:
     """A matrix, shape (numbers in, numbers out), and its bias.
 
     Attributes:
-        packed: The matrix without its scales, as int8; or the matrix.
+        packed: The matrix before scaling, as int8; or the matrix itself.
         bias: Added to the product.
         scales_in: The factor of each row, shape (numbers in, 1).
         scales_out: The factor of each column, shape (1, numbers out).
@@ -72,7 +73,7 @@ class Dense:
     calls: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
     def __call__(self, rows: Vectors) -> Vectors:
-        """Return the rows passed through."""
+        """Return *rows* times the matrix, plus the bias."""
         out = np.empty((len(rows), len(self.bias)), dtype=np.float32)
         if len(rows) > FEW_ROWS or not has_small_products():
             np.matmul(rows, self.matrix, out=out)
@@ -87,7 +88,7 @@ class Dense:
 
     @lazy_attribute
     def matrix(self) -> Vectors:
-        """The matrix; made at the first call with many rows."""
+        """The scaled matrix, computed at the first call with many rows."""
         matrix = np.multiply(self.packed, self.scales_in, dtype=np.float32)
         matrix *= self.scales_out
         return matrix
@@ -95,7 +96,7 @@ class Dense:
     def _by_columns(self) -> Iterator[tuple[slice, Vectors]]:
         """Yield parts of the matrix with their positions.
 
-        The parts for the first text are not kept: many processes embed no second one.
+        The parts for the first text are not kept, because many processes embed no second text.
         """
         if next(self.calls):
             yield slice(None), self.parts
@@ -105,7 +106,7 @@ class Dense:
 
     @lazy_attribute
     def parts(self) -> Vectors:
-        """The matrix in parts of a few columns; made at the second call with few rows."""
+        """The scaled matrix in parts of a few columns, made at the second call with few rows."""
         return self._made(slice(None))
 
     def _made(self, columns: slice) -> Vectors:
@@ -137,7 +138,7 @@ class Norm:
     shift: Vectors
 
     def __call__(self, rows: Vectors) -> Vectors:
-        """Return the rows normalised; *rows* itself is used up."""
+        """Return the rows normalised. *rows* is overwritten."""
         rows -= rows.mean(axis=1, keepdims=True)
         variance = np.einsum("ij,ij->i", rows, rows) / np.float32(rows.shape[1])
         rows /= np.sqrt(variance + np.float32(SMALLEST_VARIANCE))[:, None]
@@ -164,7 +165,7 @@ class EncoderLayer:
 
 @dataclass(frozen=True)
 class Encoder:
-    """The weights of an encoder; `words` may be int8 and is scaled row by row when it is read."""
+    """The weights of an encoder. `words` may be int8; its rows are scaled when they are read."""
 
     words: NDArray[np.int8] | Vectors
     word_scales: Vectors
@@ -175,11 +176,12 @@ class Encoder:
     def encode(self, texts: Sequence[Sequence[int]]) -> Vectors:
         """Return a unit row per text: the mean of its pieces after the last layer.
 
-        Texts of one length next to each other are fastest. A text's row does not depend on the
-        others, but for the rounding of the matrix products.
+        Encoding is fastest if texts of equal length are next to each other. A text's row does not
+        depend on the other texts, except for the rounding of the matrix products.
 
         Args:
-            texts: Pieces of each, marks included: at least one, at most `len(positions)`.
+            texts: The pieces of each text with its marks: at least one piece, at most
+                `len(positions)`.
         """
         spans = _spans([len(text) for text in texts])
         pieces = np.concatenate([np.asarray(text, dtype=np.int32) for text in texts])
@@ -199,7 +201,10 @@ class Encoder:
 
 
 def _spans(lengths: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return (first row, row after the last, length of each text) of neighbours of one length."""
+    """Return for each group of neighbouring texts of equal length its rows, and that length.
+
+    The rows are given as the first row and the row after the last.
+    """
     spans: list[tuple[int, int, int]] = []
     start = 0
     for length, same in groupby(lengths):
@@ -223,7 +228,7 @@ def _through(layer: EncoderLayer, rows: Vectors, spans: Sequence[tuple[int, int,
 
 
 def _attend(heads: Vectors, seen: Vectors, length: int) -> None:
-    """Write to *seen* the attention of each piece to its text; all have one *length*."""
+    """Write to *seen* the attention of each piece to its text. All texts have one *length*."""
     size = seen.shape[1] // HEADS
     queries, keys, values = heads.reshape(-1, length, 3, HEADS, size).transpose(2, 0, 3, 1, 4)
     weights = queries @ keys.swapaxes(2, 3)
@@ -255,10 +260,10 @@ def gelu_doubled(rows: Vectors) -> Vectors:
 
 
 def unpack(arrays: Mapping[str, NDArray[np.generic]]) -> Encoder:
-    """Return the encoder that is kept in a weights file.
+    """Return the encoder whose arrays a weights file contains.
 
-    A matrix is its int8 numbers, times a scale per number in, times a scale per number out; the
-    word table stays int8. The factors that `EncoderLayer` asks for are already in the scales.
+    A matrix is its int8 numbers, times a scale per number in, times a scale per number out. The
+    word table stays int8. The scales include the factors that `EncoderLayer` describes.
     """
     int8 = {name: arrays[name].astype(np.int8, copy=False) for name in ("words", *MATRICES)}
     floats = {name: part.astype(np.float32) for name, part in arrays.items() if name not in int8}
@@ -307,9 +312,9 @@ BATCH_PIECES = 1024
 class MiniLm:
     """English sentences as 384 numbers.
 
-    To a cosine of 0.998 or more these are the vectors of the float weights. Beside the file, which
-    is mapped, the weights take 43 MB of memory from the second short text on, and 43 MB for long
-    ones; see `encoder.Dense`.
+    The vectors agree with those of the float weights to a cosine of 0.998 or more. Beside the
+    mapped file, the weights take 43 MB of memory from the second short text on, and another 43 MB
+    from the first long text on; see `Dense`.
     """
 
     name = "minilm"
@@ -330,7 +335,7 @@ class MiniLm:
         return self._encode([pieces[:READ] for pieces in _pieces(texts)])
 
     def embed_windows(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return per text a row for each of its `window_starts`, shape (windows, 384).
+        """Return for each text one row per window, shape (windows, 384); see `window_starts`.
 
         Each window is embedded like a separate text.
         """

@@ -28,7 +28,7 @@ from alveus.values.forks import FreshLock
 from alveus.values.keywords import suggest_names
 
 GRAPH = 1
-"""Number of the graph's form; a new one makes a new file in the cache."""
+"""Version of the graph's form. A new version gets a new file in the cache."""
 
 OPSET = 20
 """Version of the ONNX operators: the first with `Gelu`."""
@@ -91,7 +91,7 @@ def default_cache() -> Path:
 
 
 def graph_path(cache: Path) -> Path:
-    """Return the graph's file: its name identifies the weights and the form of the graph."""
+    """Return the path of the graph. The file's name identifies the weights and the graph's form."""
     weights = checksums(WEIGHTS)["heads"][:12]
     return cache / f"minilm-{weights}-{GRAPH}.onnx"
 
@@ -100,7 +100,7 @@ def _open_session(graph: Path) -> _Session:
     runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3
-    # Waiting threads sleep: they would take the processor from the agent otherwise.
+    # Waiting threads sleep; otherwise they would take the processor from the agent.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = runtime.InferenceSession(
@@ -144,7 +144,7 @@ def build_graph(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
 
 
 class _Graph:
-    """Builds the graph node by node; methods take and return names of values in it."""
+    """Builds the graph node by node. Methods take and return names of values in the graph."""
 
     def __init__(self, onnx: ModuleType, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         self._onnx = onnx
@@ -161,7 +161,7 @@ class _Graph:
         return self._serialised()
 
     def _embedded(self) -> str:
-        """The scaled rows of the pieces, and those of their places."""
+        """Return the scaled rows of the pieces, plus the rows of their positions."""
         words = self._constant("words", self._arrays["words"])
         scales = self._constant("words.scale", self._float("words.scale")[:, None])
         positions = self._constant("positions", self._float("positions"))
@@ -197,7 +197,7 @@ class _Graph:
         return self._node("Slice", parts, *inputs)
 
     def _dense(self, rows: str, name: str, at: int) -> str:
-        """Rows through a matrix, which ONNX Runtime unpacks from int8 when it opens the graph."""
+        """Return *rows* times a matrix, plus its bias. ONNX Runtime unpacks the int8 matrix."""
         inputs = self._constant(f"{name}.in{at}", self._float(f"{name}.in")[at][:, None])
         outputs = self._constant(f"{name}.out{at}", self._float(f"{name}.out")[at])
         bias = self._constant(f"{name}.bias{at}", self._float(f"{name}.bias")[at])

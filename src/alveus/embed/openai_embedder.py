@@ -27,16 +27,16 @@ BATCH = 128
 """Texts in one request."""
 
 LONGEST = 24_000
-"""Characters of a text that are sent, about 6,000 words; models read less."""
+"""Most characters of a text that are sent, about 6,000 words. Models read fewer."""
 
 FITS = 250
-"""Characters that every model accepts: a refusal of a shorter text has another reason."""
+"""Characters that every model accepts. A refusal of a shorter text has another reason."""
 
 _REFUSALS = frozenset({400, 413, 422})
-"""Statuses with which servers answer texts that are too long, and much else."""
+"""Statuses with which servers refuse texts that are too long, and other requests."""
 
 _NAMED = re.compile(r"(.+?)(?:@([1-9]\d*))?( ['\"].*)?", re.DOTALL)
-"""A model, its dimensions and its prefix, as they stand in a name."""
+"""Matches a name: a model, and perhaps its dimensions and its prefix of texts."""
 
 
 class _Refused(EmbedderFailed):
@@ -44,20 +44,22 @@ class _Refused(EmbedderFailed):
 
 
 class OpenAIEmbedder:
-    """Asks a server for vectors; one instance serves many threads.
+    """Asks a server for vectors. One instance serves many threads.
 
     Only the texts and the model's name are sent. A text of spaces is not sent, and has a zero row.
 
     Args:
         model: The name of the model at the server.
-        base_url: Of the server, up to ``/v1``; by default ``OPENAI_BASE_URL``, or OpenAI itself.
-        api_key: By default ``OPENAI_API_KEY``; a server on this machine may want none.
-        dimensions: Numbers in a vector, for a model that can give fewer; by default all, which
-            the server is asked for once if they are unknown.
+        base_url: Address of the server, up to ``/v1``. By default ``OPENAI_BASE_URL``, or the
+            address of OpenAI.
+        api_key: Key for the server. By default ``OPENAI_API_KEY``. A server on this machine may
+            need none.
+        dimensions: Numbers in a vector, for a model that can give shorter vectors. By default the
+            full number. If it is unknown, the server is asked once.
         query_prefix, text_prefix: Prefixes of questions and texts that the model needs: for e5
             ``"query: "`` and ``"passage: "``. The prefix of texts is a part of `name`; a memory
             stores both.
-        timeout_s: For one request, with up to four tries.
+        timeout_s: Limit of one request in seconds, with up to four tries and the pauses.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -93,14 +95,14 @@ class OpenAIEmbedder:
 
     @property
     def name(self) -> str:
-        """``openai:MODEL``, with the dimensions and the prefix of texts that were asked for."""
+        """``openai:MODEL``, with the dimensions and the prefix of texts, if they were given."""
         size = f"@{self._asked_dimensions}" if self._asked_dimensions else ""
         prefix = f" {self._text_prefix!r}" if self._text_prefix else ""
         return f"openai:{self._model}{size}{prefix}"
 
     @property
     def dimensions(self) -> int:
-        """Numbers in a vector; a model that is not known is asked for one, once."""
+        """Numbers in a vector. For an unknown model the server is asked for one vector, once."""
         if self._dimensions is None:
             with self._lock:
                 if self._dimensions is None:
@@ -108,10 +110,10 @@ class OpenAIEmbedder:
         return self._dimensions
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return a row of length one per text; zero for one without anything to read.
+        """Return one row of length 1 per text, or a zero row for a blank text.
 
         Raises:
-            EmbedderFailed: The server did not answer, or not with a vector per text.
+            EmbedderFailed: The server did not answer, or did not give one vector per text.
         """
         return self._rows(texts, self._text_prefix)
 
@@ -134,10 +136,10 @@ class OpenAIEmbedder:
         return unit(found)
 
     def _fitting(self, texts: list[str]) -> list[list[float]]:
-        """Return a row per text; requests that the server refuses as too long are split.
+        """Return a row per text. A request that the server refuses as too long is split.
 
-        Several texts are sent as two halves, and of one text only the first half. So each text has
-        a vector, also a text that is too long for the model.
+        Several texts are sent again as two requests, and of a single text only the first half. So
+        each text gets a vector, also a text that is too long for the model.
         """
         try:
             return self._asked(texts)
@@ -163,7 +165,7 @@ class OpenAIEmbedder:
 
 
 def by_name(model: str, *, query_prefix: str = "") -> OpenAIEmbedder:
-    """Return the embedder that is called ``openai:`` and *model*.
+    """Return the embedder whose name is ``openai:`` followed by *model*.
 
     Raises:
         InvalidInput: The prefix of texts in the name is not written as a Python string.
@@ -188,7 +190,11 @@ def by_name(model: str, *, query_prefix: str = "") -> OpenAIEmbedder:
 
 
 def _vectors(answer: object, number: int, name: str) -> list[list[float]]:
-    """Return the vectors of an answer in the order of their texts."""
+    """Return the vectors of an answer in the order of their texts.
+
+    Raises:
+        EmbedderFailed: The answer has not exactly one usable vector per text.
+    """
     found: dict[int, list[float]] = {}
     try:
         for at, entry in enumerate(cast("Mapping[str, Any]", answer)["data"]):

@@ -24,9 +24,9 @@ WEIGHTS = "static.npz"
 
 @dataclass(frozen=True)
 class WordPieceTable:
-    """A row per word piece: the piece alone through MiniLM, made shorter the more common it is.
+    """A row per word piece: MiniLM's vector of the piece alone, shorter for a more common piece.
 
-    Row 0 is of unknown pieces and zero; row 1 is the first piece that is text.
+    Row 0 is zero and belongs to unknown pieces. Row 1 belongs to the first piece that is text.
     """
 
     rows: NDArray[np.int8]
@@ -62,7 +62,7 @@ class Static:
     def word_vectors(self, text: str) -> tuple[list[str], Vectors]:
         """Return the words of *text* in order, and a unit row for each, shape (words, 256).
 
-        Words are in lower case and without accents; punctuation marks are words; one that the
+        Words are in lower case and without accents. Punctuation marks are words. A word that the
         table does not know has a zero row. Words of similar meaning have a high cosine.
         """
         table = self._table()
@@ -90,7 +90,7 @@ class Static:
 
 
 def add_pieces(table: WordPieceTable, texts: list[str], sums: Vectors) -> None:
-    """Add to the sum of each text the rows of its pieces, each times its scale, in their order.
+    """Add to the row of each text in *sums* the rows of its pieces, each times its scale, in order.
 
     Each product and each sum is rounded, so the result is the same on every machine.
     """
@@ -106,7 +106,7 @@ def add_pieces(table: WordPieceTable, texts: list[str], sums: Vectors) -> None:
 
 
 def _table_rows(pieces: Sequence[Sequence[int]]) -> tuple[NDArray[np.intp], list[int]]:
-    """Return the table's rows of all pieces one after the other, and where each group ends."""
+    """Return the table's row numbers of all *pieces*, joined, and where each group ends."""
     ends = list(accumulate(map(len, pieces)))
     count = ends[-1] if ends else 0
     flat = np.fromiter(chain.from_iterable(pieces), dtype=np.intp, count=count)

@@ -24,7 +24,7 @@ ROWS_AND_NUMBERS = 2
 """Axes of an array of vectors."""
 
 LARGEST = 127
-"""The size of the largest number of a quantised row."""
+"""The magnitude of the largest number of a quantised row."""
 
 SCALE_BYTES = 4
 """Bytes of the scale before a packed vector, a float32."""
@@ -37,10 +37,10 @@ def quantise(vectors: Vectors) -> bytes:
     A zero row stays zero. The same rows give the same bytes everywhere.
 
     Args:
-        vectors: Shape (rows, dimensions); finite.
+        vectors: Finite numbers, shape (rows, dimensions).
 
     Raises:
-        InvalidInput: The shape is another, or a number is not finite.
+        InvalidInput: *vectors* has another shape, or a number is not finite.
     """
     if vectors.ndim != ROWS_AND_NUMBERS:
         raise InvalidInput(f"vectors must be rows, shape (n, dimensions), not {vectors.shape}")
@@ -64,7 +64,10 @@ def _quantise(vectors: Vectors) -> bytes:
 
 
 def quantise_each(windows: Sequence[Vectors]) -> list[bytes]:
-    """Return `quantise` of each of several arrays of one width; quicker than one at a time."""
+    """Return the result of `quantise` for each array, quicker than by single calls.
+
+    All arrays must have the same width.
+    """
     if not windows:
         return []
     packed = quantise(np.concatenate(windows))
@@ -79,7 +82,7 @@ def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
     """Return the int8 rows that `quantise` wrote, shape (rows, *dimensions*), read-only.
 
     A row is a direction: divided by its length it is the unit vector, so no scale is stored.
-    With no dimensions there are no rows.
+    If *dimensions* is 0, there are no rows.
 
     Raises:
         InvalidInput: The bytes are not a whole number of rows.
@@ -92,16 +95,16 @@ def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
 
 
 def pack_vector(vector: Vector) -> bytes:
-    """Return a vector as int8 numbers behind their scale, which `unpack_vector` reads.
+    """Return a vector as bytes: a scale, then int8 numbers. `unpack_vector` reads them.
 
-    Each number is off by at most half of a 127th of the largest, so that the small ones of a long
-    vector stay; one-byte floats lose them.
+    The error of a number is at most half of 1/127 of the largest number, so the small numbers of a
+    long vector are kept. One-byte floats lose them.
 
     Args:
-        vector: Shape (dimensions,); finite.
+        vector: Finite numbers, shape (dimensions,).
 
     Raises:
-        InvalidInput: The shape is another, or a number is not finite.
+        InvalidInput: *vector* has another shape, or a number is not finite.
     """
     if vector.ndim != 1:
         raise InvalidInput(f"a vector must be a row of numbers, not of shape {vector.shape}")
@@ -114,7 +117,7 @@ def unpack_vector(blob: bytes) -> Vector:
     """Return the float32 vector that `pack_vector` wrote.
 
     Raises:
-        InvalidInput: The bytes are no packed vector.
+        InvalidInput: The bytes are not a packed vector.
     """
     scale = np.frombuffer(blob, "<f4", 1)[0] if len(blob) >= SCALE_BYTES else np.float32(math.nan)
     if not 0.0 <= scale < math.inf:
@@ -123,10 +126,10 @@ def unpack_vector(blob: bytes) -> Vector:
 
 
 def float8(data: bytes | Sequence[int]) -> Vector:
-    """Return one-byte floats, as thinker keeps vectors, as float32.
+    """Return a vector of one-byte floats, the format in which thinker stores vectors, as float32.
 
     A byte has a sign, four bits of exponent and three of mantissa: (1 + m / 8) * 2 ** (e - 7),
-    and 0 for the byte 0x00; it has neither NaN nor infinity.
+    and 0 for the byte 0x00. No byte means NaN or infinity.
 
     Raises:
         InvalidInput: A number is not a byte.
@@ -143,18 +146,18 @@ def float8(data: bytes | Sequence[int]) -> Vector:
 
 
 def unit(vectors: NDArray[F]) -> NDArray[F]:
-    """Return rows of length one in the same direction; zero rows stay zero."""
+    """Return rows of length 1 in the directions of *vectors*. Zero rows stay zero."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    if 0.0 in lengths.tolist():  # for one row quicker than to ask NumPy
+    if 0.0 in lengths.tolist():  # for one row quicker than a test by NumPy
         lengths[lengths == 0] = 1
     return vectors / lengths[:, None]
 
 
 def as_texts(texts: Sequence[str]) -> Sequence[str]:
-    """Return *texts*, unless it is one text, which would be read letter by letter.
+    """Return *texts*. A single text is refused, because it would be read letter by letter.
 
     Raises:
-        InvalidInput: It is a `str`.
+        InvalidInput: *texts* is a `str`.
     """
     if isinstance(texts, str):
         raise InvalidInput("embed takes a list of texts, not one text; write embed([text])")
@@ -162,19 +165,19 @@ def as_texts(texts: Sequence[str]) -> Sequence[str]:
 
 
 MOST_JOINED = 1_000
-"""Most rows that are grouped by joining. Of more rows an even sample is joined; each row then goes
-to the group with the nearest mean."""
+"""Most rows that are grouped by joining. If there are more, an even sample is joined, and then each
+row goes to the group with the nearest mean."""
 
 DECIMALS = 4
-"""Decimals of a cosine that count: smaller differences are rounding. On a tie the earlier group
-gets the row."""
+"""Decimals of a cosine that count, because smaller differences are rounding. If two groups are
+equally near, the earlier one gets the row."""
 
 
 def grouped(rows: Vectors, limit: int) -> list[list[int]]:
     """Return the positions of *rows*, of unit length or zero, in at most *limit* groups.
 
-    Each group is ascending, none is empty, and they are in the order of their first rows. Equal
-    rows are in one group.
+    The positions in a group ascend, no group is empty, and groups are in the order of their first
+    positions. Equal rows are in one group.
     """
     if limit == 1:
         return [list(range(len(rows)))]
@@ -190,8 +193,8 @@ def grouped(rows: Vectors, limit: int) -> list[list[int]]:
 def _joined(rows: Vectors, limit: int) -> list[list[int]]:
     """Return groups, made by repeatedly joining the two groups whose union loses least.
 
-    The loss is nearness to the means of groups (Ward, 1963); the distance of a joined group from
-    the others follows from its parts (Lance and Williams, 1967).
+    The loss is that of nearness to the means of groups (Ward, 1963). The distance of a joined group
+    from another group is computed from those of its parts (Lance and Williams, 1967).
     """
     products = np.round(rows @ rows.T, DECIMALS).astype(np.float64)
     squares = products.diagonal()

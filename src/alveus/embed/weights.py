@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from zipfile import ZipInfo
 
 LOCAL_HEADER_BYTES, LENGTHS_AT = 30, 26
-"""Of a member of a ZIP archive: the fixed part of its header, and where the lengths of the two
-variable parts stand. Source: PKWARE's APPNOTE.TXT, 4.3.7."""
+"""Size of the fixed part of the header of a member of a ZIP archive, and the offset in it of the
+lengths of the two variable parts. Source: PKWARE's APPNOTE.TXT, 4.3.7."""
 
 NPY_HEADER_BYTES = 1024
-"""More than the header of an array of a weights file has."""
+"""More bytes than the header of any array in a weights file has."""
 
 
 def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
     """Return the arrays of a weights file of this package, by name.
 
-    They are read-only and mapped from the file: processes share them, and unused parts take no
-    memory. Their checksums are verified.
+    The arrays are read-only and mapped from the file: processes share them, and unused parts take
+    no memory. Their checksums are verified.
 
     Raises:
         EmbedderFailed: The file is missing or damaged.
@@ -53,7 +53,11 @@ def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
 
 
 def _array(mapped: mmap, member: ZipInfo) -> NDArray[np.generic]:
-    """Return the array that is stored, not compressed, as a member of a mapped archive."""
+    """Return the array in *member* of a mapped archive.
+
+    Raises:
+        BadZipFile: The member is compressed, or damaged.
+    """
     from zipfile import ZIP_STORED, BadZipFile
 
     from numpy.lib import format as npy
@@ -89,7 +93,7 @@ def _unreadable(file: str, error: Exception) -> EmbedderFailed:
 
 
 def checksums(file: str) -> dict[str, str]:
-    """Return the SHA-256 of each array of a bundled file, as `checksum` computes them."""
+    """Return the expected `checksum` of each array of a bundled file, by name."""
     return dict(map(str.split, lists_of(__file__)[file.replace(".", "_")]))
 
 

@@ -1,7 +1,7 @@
 """Text into the word pieces of BERT (uncased), in plain Python.
 
 The pieces are those of the `tokenizers` library for every text it accepts, with one exception on
-purpose: ``[SEP]`` and its like in a text are cut like other words, so a user cannot write the
+purpose: ``[SEP]`` and similar words in a text are cut like other words, so a user cannot write the
 model's marks. `tests/test_embedders.py` checks this with a golden file.
 
 The classes of characters are tables of Unicode 8, which the `tokenizers` library uses. The tables
@@ -33,23 +33,26 @@ END = 102
 """The mark after a text."""
 
 FIRST_WORD = 999
-"""The first entry of the vocabulary that is a piece of text; those before are marks or unused."""
+"""The first entry of the vocabulary that is a piece of text. Those before are marks or unused."""
 
 LONGEST_WORD = 100
-"""Characters; a longer word is one unknown piece. Source: BERT's `max_input_chars_per_word`."""
+"""Most characters of a word. A longer word is one unknown piece.
+
+Source: BERT's `max_input_chars_per_word`.
+"""
 
 CACHED_CHUNKS = 32_768
-"""The number of cached chunks between spaces: about 7 MB; then the cache is emptied."""
+"""Most cached chunks, the texts between spaces: about 7 MB. A full cache is emptied."""
 
 CACHED_CHARACTERS = 8_192
-"""The number of cached characters."""
+"""Most cached characters. A full cache is emptied."""
 
 # str.split() also splits at these, which BERT removes: "a\x0bb" is one word.
 _REMOVED_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 class WordPieces:
-    """Cuts texts into pieces; one instance may serve many threads."""
+    """Cuts texts into pieces. One instance may serve many threads."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._words = {piece: at for at, piece in enumerate(vocabulary) if piece[:2] != "##"}
@@ -61,9 +64,9 @@ class WordPieces:
     def ids(self, text: str) -> list[int]:
         """Return the pieces of *text* as positions in the vocabulary, without marks.
 
-        Takes any `str`, lone surrogates included, and never raises. Case and accents are dropped;
-        each punctuation mark and Chinese character is a word; a word with an unknown part, or of
-        more than `LONGEST_WORD` characters, is one `UNKNOWN`.
+        Any `str` is accepted, also with lone surrogates, and no error is raised. Case and accents
+        are dropped. Each punctuation mark and each Chinese character is a word. A word with an
+        unknown part, or of more than `LONGEST_WORD` characters, is one `UNKNOWN`.
         """
         if NATIVE is not None:
             return NATIVE.pieces(text, self.vocabulary, self.find)
@@ -101,7 +104,7 @@ class WordPieces:
 
     @lazy_attribute
     def vocabulary(self) -> object:
-        """The pieces as the C extension knows them; None without it."""
+        """The vocabulary in the form that the C extension reads, or None without the extension."""
         return NATIVE and NATIVE.vocabulary(self._words, self._inner, self._longest)
 
 
@@ -154,23 +157,23 @@ class _Characters(dict[int, str]):
 
 @lru_cache(maxsize=1)
 def bundled() -> WordPieces:
-    """Return the pieces of the bundled vocabulary; read at the first call."""
+    """Return the `WordPieces` of the bundled vocabulary, which is read at the first call."""
     return WordPieces(read_lines("vocabulary.txt"))
 
 
 # --- windows of a long text ---------------------------------------------------------------------
 
 WINDOW = 256
-"""Word pieces in a window, its two marks included. Source: all-MiniLM-L6-v2's `max_seq_length`."""
+"""Word pieces in a window, including the two marks. Source: all-MiniLM-L6-v2's `max_seq_length`."""
 
 READ = WINDOW - 2
 """Word pieces of the text itself in a window."""
 
 STRIDE = 192
-"""From the start of a window to the start of the next, at most, in a text of up to 32 windows."""
+"""Most word pieces between the starts of two neighbouring windows, if 32 windows are enough."""
 
 MOST_WINDOWS = 32
-"""Windows a text may have."""
+"""Most windows of a text."""
 
 
 def window_starts(pieces: int) -> list[int]:
@@ -178,8 +181,8 @@ def window_starts(pieces: int) -> list[int]:
 
     The first starts at the beginning, the last ends at the end, the others are spread evenly.
     Neighbours share at least 62 pieces up to 6,206 pieces (about 4,500 English words). In a longer
-    text the 32 windows move apart: up to 8,128 pieces every piece is still in a window; beyond
-    that the pieces between two windows are in none, and meaning does not read them (words do).
+    text the 32 windows move apart. Up to 8,128 pieces every piece is still in a window. In a longer
+    text the pieces between two windows are in no window: meaning does not read them, but words do.
     """
     rest = pieces - READ
     if rest <= 0:
@@ -197,6 +200,6 @@ class CharacterTable:
         self._highs = [int(high or low, 16) for low, _, high in ends]
 
     def __contains__(self, code: int) -> bool:
-        """Return whether the character of this code point is in the table."""
+        """Return whether the character with this code point is in the table."""
         at = bisect_right(self._lows, code) - 1
         return at >= 0 and code <= self._highs[at]

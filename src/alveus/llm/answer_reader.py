@@ -2,7 +2,7 @@
 
 Open models write their thoughts into the answer, between marks that their chat templates define; a
 server that does not know a model's marks leaves them there. The opening mark is missing where the
-template ends a prompt with it, and the closing one where the answer was cut.
+template ends a prompt with it, and the closing mark where the answer was cut.
 
 Sources: the chat templates of the models, and the reasoning parsers of vLLM, SGLang and llama.cpp.
 """
@@ -18,7 +18,7 @@ from alveus.values.lazy import words_of
 from alveus.values.storable import as_dict
 
 LONGEST_ANSWER = 1_000_000
-"""Characters; a longer answer is not read as JSON."""
+"""Most characters of an answer that is read as JSON."""
 
 _LISTS = words_of(__file__)
 _RELATIVES = _LISTS["relatives"]
@@ -31,7 +31,7 @@ _PAIRS: Mapping[str, str] = {
 """The marks that begin thoughts, and the marks that end them."""
 
 _HEADERS = ("<|channel|>", "<|start|>")
-"""Starts of a header of OpenAI's harmony format (gpt-oss), which `_HEADER_END` ends."""
+"""Marks that begin a header of OpenAI's harmony format (gpt-oss). `_HEADER_END` ends the header."""
 _HEADER_END = "<|message|>"
 _MESSAGE_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 
@@ -47,19 +47,20 @@ _PHRASES: Mapping[str, str] = {
 _NOTES: Mapping[str, str] = {
     f"<{name}>": f"</{name}>" for name in ("reflection", "scratchpad", "analysis")
 }
-"""Tags of notes that prompts ask for: an answer may talk about them, or consist of them."""
+"""Tags of notes that prompts ask for. An answer may mention the tags, or consist of notes."""
 _ONLY_AT_BEGINNING = {**_PHRASES, **_NOTES}
-"""Starts of thoughts at the beginning of an answer, if their end follows."""
+"""Texts that begin thoughts only at the beginning of an answer, and only if their end follows."""
 _ANSWER_FOLLOWS = (
     r"(?=\w|\s{0,7}\n\s{0,7}(?:[^\s<]|<[aors])|[ \t]{0,7}(?:[^\s<.,;:!?)a-z]|<[aors]))"
 )
-"""Behind notes: a wrapper, other notes or text, but neither an end nor the rest of a sentence."""
+"""Must match behind notes: a wrapper, other notes or text, but no end and no rest of a sentence."""
 
 
 def _any_of(marks: Iterable[str]) -> str:
-    """Return a pattern of marks, in letters of either case but for words and square brackets.
+    """Return a pattern that matches any of *marks*.
 
-    A tag may have white space at its end.
+    Upper and lower case differ only in words and in marks with square brackets. A tag may have
+    white space before its ">".
     """
     ordered = sorted(marks, key=len, reverse=True)
     exact = [one for one in ordered if one[0].isalpha() or one[0] == "["]
@@ -78,7 +79,10 @@ _TAG_SPACE = re.compile(r"(?<=\w)\s{1,4}(?=>?\Z)")
 
 
 def _plain(mark: str) -> str:
-    """Return a mark, or the beginning of one, as all its spellings are looked up."""
+    """Return the form in which a mark, or the beginning of a mark, is looked up.
+
+    All spellings of a mark have the same form.
+    """
     return _TAG_SPACE.sub("", mark).lower()
 
 
@@ -115,18 +119,18 @@ _CONTEXT_TAIL = re.compile(r"(?:\\|`{1,3}|~{1,3}|[{\[]\s*)\Z")
 _SPACE = " \t\r\n\f\v\ufeff"
 
 _NEEDED = ("<", "\u25c1", "[/", "[THINK]", "[unused")
-"""Texts of which an answer with marks has one, unless it begins as `_BEGINNING` does."""
+"""An answer with marks contains one of these texts, or begins as `_BEGINNING` matches."""
 _BEGINNING = re.compile(rf"[{_SPACE}]*(?:{_any_of([*_STARTS, *_PHRASES])})|\ufeff")
 
 _FENCES = ("```", "~~~")
 
 _QUOTES = frozenset("\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e")
-"""A mark directly between two of these is mentioned, if they may be a pair."""
+"""A mark directly between two of these is only mentioned, if the two may be a pair of quotes."""
 
 _SENTENCE_ENDS = frozenset(".!?")
 
 LONGEST_PIECE = 1 << 14
-"""Characters of an answer that are read at once: the time grows with their square."""
+"""Characters of an answer that are read at once. The time grows with the square of the number."""
 
 _State = Literal["start", "answer", "thoughts", "header"]
 
@@ -138,8 +142,9 @@ _FIRSTS = re.compile(
 def answer_text(answer: str) -> str:
     """Return the text of *answer*, without thoughts and without the marks around it.
 
-    Mentioned marks stay: in strings of JSON, in code, and between quotes. An answer without marks
-    is returned unchanged; others lose the white space around them. "" if there are only thoughts.
+    Marks that are only mentioned stay: in strings of JSON, in code, and between quotes. An answer
+    without marks is returned unchanged. Any other answer loses the white space at its two ends. The
+    result is "" if there are only thoughts.
     """
     if not (any(mark in answer for mark in _NEEDED) or _BEGINNING.match(answer)):
         return answer
@@ -160,11 +165,11 @@ class AnswerReader:
     """Reads an answer that comes in pieces, as `answer_text` reads a whole one.
 
     Thoughts without an opening mark are recognised only by their closing mark. Text that was
-    returned before it cannot be taken back: then the mark is returned too, and `answer_text` of
-    all returned text is the answer.
+    returned before that mark cannot be taken back. In this case the mark is returned too, so that
+    `answer_text` of all returned text is the answer.
 
     Attributes:
-        took_back: The last mark that was returned for that reason, or "".
+        took_back: The last closing mark that was returned to take text back, or "".
     """
 
     def __init__(self) -> None:
@@ -179,12 +184,12 @@ class AnswerReader:
         self._context = _Context()
 
     def feed(self, piece: str) -> str:
-        """Return the part of the answer that became known with *piece*."""
+        """Read *piece*. Return the part of the answer that is now known."""
         self._held += piece
         return self._read(is_last=False)
 
     def end(self, piece: str = "") -> str:
-        """Return the rest of the answer; *piece* is its last piece."""
+        """Read *piece*, the last piece. Return the rest of the answer."""
         self._held += piece
         return self._read(is_last=True)
 
@@ -206,7 +211,7 @@ class AnswerReader:
         self._held, self._at = self._held[count:], 0
 
     def _say(self, count: int) -> None:
-        """Move the first characters to the answer."""
+        """Move the first *count* held characters to the answer."""
         text = self._held[:count]
         self._drop(count)
         if text:
@@ -218,7 +223,7 @@ class AnswerReader:
     # --- before an answer, and behind thoughts ------------------------------------------------
 
     def _begin(self, *, is_last: bool) -> bool:
-        """Read the text before an answer; return whether to continue."""
+        """Read the text before an answer. Return whether reading can continue now."""
         body = self._held.lstrip(_SPACE)
         blank = len(self._held) - len(body)
         if not is_last and blank < _LONGEST_END and (not body or _may_become_a_mark(body)):
@@ -243,7 +248,7 @@ class AnswerReader:
         return True
 
     def _first_mark(self, body: str) -> re.Match[str] | None:
-        """Return a mark of the chat's template at the beginning, or None."""
+        """Return the mark of the chat's template with which *body* begins, or None."""
         if found := _START.match(body):
             is_speaker = found[0].endswith(":")
             return (
@@ -257,7 +262,7 @@ class AnswerReader:
     # --- the answer ---------------------------------------------------------------------------
 
     def _answer(self, *, is_last: bool) -> bool:
-        """Read the answer up to the next mark; return whether it has one."""
+        """Read the answer up to the next mark. Return whether a mark was found."""
         text = self._held
         end = _undecided(text) if not is_last else len(text)
         if is_last and (tail := _END.search(text, max(0, end - _LONGEST_END))):
@@ -279,7 +284,7 @@ class AnswerReader:
         return False
 
     def _take(self, found: re.Match[str], *, is_at_line_start: bool) -> None:
-        """Continue after a mark, with which the held text begins."""
+        """Continue after the mark *found*, with which the held text begins."""
         size = len(found[0])
         if found["open"]:
             self._think(0, found)
@@ -295,7 +300,7 @@ class AnswerReader:
                 self._state, self._was_cut = "start", True
 
     def _forget(self, mark: str) -> None:
-        """Turn the text so far into thoughts."""
+        """Treat the text so far, which ended with *mark*, as thoughts."""
         self._pieces.clear()
         if self._has_returned:
             self._pieces.append(mark)
@@ -311,7 +316,7 @@ class AnswerReader:
         self._state, self._may_be_text = "thoughts", False
 
     def _thoughts(self, *, is_last: bool) -> bool:
-        """Read thoughts up to their end; return whether it was found."""
+        """Read thoughts up to their end. Return whether reading can continue now."""
         for found in self._closing.finditer(self._held, self._at):
             if not is_last and found.end() + 1 >= len(self._held):
                 return False
@@ -333,7 +338,10 @@ class AnswerReader:
         return False
 
     def _header(self, *, is_last: bool) -> bool:
-        """Read a header of the harmony format, which says whether thoughts follow."""
+        """Read a header of the harmony format, which says whether thoughts follow.
+
+        Return whether its end was found.
+        """
         head, end, _ = self._held.partition(_HEADER_END)
         if not end:
             if is_last:
@@ -351,7 +359,7 @@ class AnswerReader:
 
 
 class _Context:
-    """The context of a mark in an answer: in code, in a string of JSON, at the start of a line."""
+    """The context at a position of an answer: code, a string of JSON, or the start of a line."""
 
     def __init__(self) -> None:
         self.is_line_new = True
@@ -365,19 +373,19 @@ class _Context:
         return not self._before or self._before[-1].isspace()
 
     def go_on(self, text: str) -> None:
-        """Note *text* as a part of the answer."""
+        """Continue after *text*, which is a part of the answer."""
         self.is_line_new = self.is_line_blank(text, len(text))
         self._before = (self._before + text[-2:])[-2:]
 
     def is_line_blank(self, text: str, at: int) -> bool:
-        """Return whether only white space is before a position of its line."""
+        """Return whether the line has only white space before position *at* of *text*."""
         near = text[max(0, at - _LONGEST_END) : at]
         newline = near.rfind("\n")
         is_blank = not near[newline + 1 :].strip()
         return is_blank and (newline >= 0 or (at == len(near) and self.is_line_new))
 
     def keeps(self, found: re.Match[str], *, is_last: bool) -> bool:
-        """Return whether a mark is a part of the text; update the context."""
+        """Return whether the mark *found* is ordinary text of the answer. Update the context."""
         if found["escape"]:
             return True
         if found["context"]:
@@ -421,7 +429,10 @@ class _Context:
 
 
 def _is_quoted(text: str, start: int, end: int, before: str = "") -> bool:
-    """Return whether quotes are around a mark, and not one behind a word and one before a word."""
+    """Return whether a mark is between two quotes that may be a pair.
+
+    They are no pair if the first one ends a quotation and the second one begins another.
+    """
     first, behind = (before + text[max(0, start - 2) : start])[-2:], text[end : end + 2]
     if first[-1:] not in _QUOTES or behind[:1] not in _QUOTES:
         return False
@@ -431,7 +442,7 @@ def _is_quoted(text: str, start: int, end: int, before: str = "") -> bool:
 
 
 def _is_of_a_word(letter: str) -> bool:
-    """Return whether it is a letter or a digit of a script with spaces between words."""
+    """Return whether *letter* is a letter or digit of a script with spaces between words."""
     return letter.isalnum() and letter < "\u2e80"
 
 
@@ -442,7 +453,7 @@ def _may_become_a_mark(text: str) -> bool:
 
 
 def _undecided(text: str) -> int:
-    """Return the position in *text* after which further text may change its meaning."""
+    """Return the position in *text* from which on further text may change the meaning."""
     near = max(0, len(text) - _LONGEST - 1)
     found = [one.start() for one in _FIRSTS.finditer(text, near)]
     known = len(text) - (text[-1:] in _QUOTES)  # the text after a quote may change its meaning
@@ -459,7 +470,7 @@ def _undecided(text: str) -> int:
 # --- messages -----------------------------------------------------------------------------------
 
 MODEL_ROLES = frozenset({"assistant", "ai", "bot", "model"})
-"""The roles of messages that a model said, in lower case."""
+"""The roles of messages by a model, in lower case."""
 
 _THOUGHT_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text"})
 _THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking")
@@ -467,9 +478,9 @@ _SIGNATURES = ("signature", "thought_signature", "encrypted_content", "data", "r
 
 
 def text_said(role: object, text: str) -> str:
-    """Return the text of a message without a model's thoughts, to be read and searched.
+    """Return the text of a message as it is read and searched.
 
-    Other messages stay unchanged.
+    A message by a model loses its thoughts. Any other text stays unchanged.
     """
     is_of_model = isinstance(role, str) and role.casefold() in MODEL_ROLES
     return answer_text(text) if is_of_model else text
@@ -478,7 +489,7 @@ def text_said(role: object, text: str) -> str:
 def is_thought(part: Mapping[str, object]) -> bool:
     """Return whether a part of a content, or an item of a session, is a model's thought.
 
-    Known are the parts of Anthropic, OpenAI, Mistral, Google, Amazon and of frameworks.
+    The known forms are those of Anthropic, OpenAI, Mistral, Google, Amazon and of frameworks.
     """
     kind = part.get("type")
     is_typed = isinstance(kind, str) and kind in _THOUGHT_TYPES
@@ -486,9 +497,9 @@ def is_thought(part: Mapping[str, object]) -> bool:
 
 
 def message_without_thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message of a model without thoughts; any other message as it is.
+    """Return a message by a model without thoughts, and any other message unchanged.
 
-    Thoughts that carry a signature are kept: their server refuses the message without them.
+    Thoughts with a signature are kept, because their server refuses the message without them.
     """
     made = dict(message)
     role = message.get("role", "assistant")
@@ -530,7 +541,7 @@ def _without_thoughts(part: object) -> object:
 
 
 class Unfit(ValueError):
-    """An answer cannot be used; the message is shown to the model, which can act on it."""
+    """An answer cannot be used. The model is shown the message, and can correct its answer."""
 
 
 _FENCE = re.compile(
@@ -542,15 +553,17 @@ _INLINE_FENCE = re.compile(
 _JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 
 MOST_PIECES = 100
-"""Positions of an answer that are tried as the start of JSON."""
+"""Most positions of an answer that are tried as the start of JSON."""
 
 
 def read_json(answer: object) -> object:
-    """Return the JSON of an answer: the whole answer, or a fence or separate lines among sentences.
+    """Return the value of the JSON in an answer.
+
+    The JSON may be the whole answer, or a fenced block or separate lines between sentences.
 
     Raises:
-        Unfit: The answer has no JSON, or several pieces that differ; the JSON has a name twice, NaN
-            or infinity, or is nested too deeply or too long.
+        Unfit: The answer has no JSON, or several pieces that differ. Or the JSON has a name twice,
+            NaN or infinity, or is nested too deeply or too long.
     """
     text = _checked(answer)
     try:
@@ -566,10 +579,10 @@ def read_json(answer: object) -> object:
 
 
 def read_json_alone(answer: object) -> object:
-    """Return the JSON of an answer without other text; it may be in a fence.
+    """Return the value of the JSON in an answer without other text. It may be in a fenced block.
 
     Raises:
-        Unfit: As `read_json`, or if text precedes or follows the JSON.
+        Unfit: As for `read_json`, or text precedes or follows the JSON.
     """
     text = _checked(answer)
     fenced = _FENCE.fullmatch(text) or _INLINE_FENCE.fullmatch(text)
@@ -585,10 +598,10 @@ def _checked(answer: object) -> str:
 
 
 def _pieces(text: str) -> Sequence[object]:
-    """Return the objects and lists of JSON in fences, or else on separate lines.
+    """Return the objects and lists in fenced blocks of JSON, or else on separate lines.
 
     Raises:
-        Unfit: None in fences can be read.
+        Unfit: There are fenced blocks of JSON, but none can be read.
     """
     fenced = [
         found[found.re.groups].strip()

@@ -26,7 +26,7 @@ class Asking:
     """The options of a request for JSON.
 
     Attributes:
-        attempts: Most requests while answers cannot be used.
+        attempts: Most requests until an answer can be used.
         temperature, max_tokens: As in `ChatModel.complete`.
     """
 
@@ -51,7 +51,7 @@ def list_schema(properties: Mapping[str, object]) -> dict[str, object]:
 
 
 def request_about(instructions: str, data: object, indent: int | None = None) -> list[ModelMessage]:
-    """Return a request: the instructions, and the data as JSON in the user's message."""
+    """Return the messages of a request: instructions, and the data as JSON from the user."""
     text = json.dumps(data, ensure_ascii=False, indent=indent)
     return [
         ModelMessage(role="system", content=instructions),
@@ -63,7 +63,7 @@ def ask_text(chat: ChatModel, messages: Messages, **options: Unpack[ChatOptions]
     """Return the model's answer, without thoughts and marks of its template.
 
     Raises:
-        ModelAnswerInvalid: It has thoughts and nothing else.
+        ModelAnswerInvalid: The answer has thoughts and nothing else.
         ModelFailed: The model could not be asked.
     """
     return said_by(chat.name, chat.complete(messages, **options))
@@ -84,10 +84,10 @@ def stream_text(
 
 
 def said_by(model: str, answer: str) -> str:
-    """Return `answer_text` of the answer of the model of that name.
+    """Return `answer_text` of *answer*. *model* is the name of the model that gave it.
 
     Raises:
-        ModelAnswerInvalid: It has thoughts and nothing else.
+        ModelAnswerInvalid: The answer has thoughts and nothing else.
     """
     text = answer_text(answer)
     if answer.strip() and not text.strip():
@@ -103,13 +103,13 @@ def ask_json(
     check: Callable[[object], T],
     asking: Asking,
 ) -> T:
-    """Return the result of *check* for the model's JSON.
+    """Ask a model for JSON, and return the result of *check* for it.
 
-    After an answer that cannot be used the model is asked again, with the reason; the answer
-    itself is not sent again.
+    After an answer that cannot be used, the model is asked again and given the reason, but not the
+    answer.
 
     Args:
-        check: Returns the result, or raises `Unfit`.
+        check: Returns the result for the value of the JSON, or raises `Unfit`.
 
     Raises:
         ModelAnswerInvalid: No answer could be used; the message has the last reason.

@@ -40,7 +40,7 @@ MOST_TEMPERATURE = 2.0
 
 
 class ModelMessage(TypedDict):
-    """A message to or from a model; `urls` lead to images and other material."""
+    """A message to or from a model. `urls` are addresses of images and other material."""
 
     role: str
     content: str
@@ -72,7 +72,7 @@ class ToChat(Protocol):
     """A message of another shape, such as `alveus.agents.messages.Msg`."""
 
     def to_chat(self) -> Mapping[str, object]:
-        """Return it as a dict of ``role``, ``content``, and perhaps ``name`` and ``urls``."""
+        """Return the message as a dict of ``role``, ``content``, perhaps ``name`` and ``urls``."""
         ...
 
 
@@ -120,7 +120,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A checked request to a model; the fields are the arguments of `ChatModel.complete`."""
+    """A checked request to a model. The fields are the arguments of `ChatModel.complete`."""
 
     messages: tuple[ModelMessage, ...]
     json_schema: Mapping[str, object] | None = None
@@ -139,7 +139,7 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the model; results made of its answers have it."""
+        """The name of the model. Results that are made of its answers carry this name."""
         ...
 
     @property
@@ -149,7 +149,7 @@ class ChatModel(Protocol):
 
     @property
     def takes_images(self) -> bool:
-        """Whether the model gets the images of the urls of messages; else the urls are text."""
+        """Whether the model gets the images at the urls of messages. If not, it gets the urls."""
         return False
 
     def complete(
@@ -163,19 +163,19 @@ class ChatModel(Protocol):
     ) -> str:
         """Return the model's answer to *messages*.
 
-        The caller must check the answer. An answer that was cut at *max_tokens* is returned as far
-        as it came. It may contain the model's thoughts: `ask_text` and `ask_json` remove them.
+        The caller must check the answer. If it was cut at *max_tokens*, the part before the cut is
+        returned. An answer may contain the model's thoughts; `ask_text` and `ask_json` remove them.
 
         Args:
-            json_schema: Ask for JSON of this schema. The answer should be JSON then, but may be
-                anything; one that was cut at *max_tokens* is a `ModelAnswerInvalid`.
-            temperature: 0..2; None, as for every option: the model's default.
-            max_tokens: The most tokens of the answer, with thoughts.
+            json_schema: Ask for JSON of this schema. The answer should then be JSON, but may be
+                any text. If it was cut at *max_tokens*, `ModelAnswerInvalid` is raised.
+            temperature: 0..2. None means the model's default, as it does for every option.
+            max_tokens: The most tokens of the answer, including thoughts.
             stop: Texts at which the answer ends.
 
         Raises:
-            InvalidInput: A message or an option cannot be used; nothing was asked.
-            ModelUnavailable: The model did not answer, but may later.
+            InvalidInput: A message or an option cannot be used. Nothing was asked.
+            ModelUnavailable: The model did not answer, but may answer later.
             ModelRefused: The model refused the request.
             ModelAnswerInvalid: The model answered without a text.
         """
@@ -211,7 +211,7 @@ class ChatModel(Protocol):
     ) -> Iterator[str]:
         """Return the pieces of the answer of `complete`, as they come.
 
-        An error may come after pieces; no piece comes twice.
+        An error may be raised after some pieces. No piece comes twice.
         """
         options = StreamOptions(temperature=temperature, max_tokens=max_tokens, stop=stop)
         whole = partial(self.complete, messages, **options)
@@ -253,13 +253,13 @@ def checked_messages(
     """Return a checked copy of *messages*.
 
     Args:
-        what: Their name in an error.
+        what: The name of the messages in an error.
         images: Whether the model takes images. Images of its user stay in `urls`; all other urls
             follow the content as text.
 
     Raises:
-        InvalidInput: There are none, or one is not a dict of ``role``, ``content``, ``name`` and
-            ``urls``.
+        InvalidInput: There are no messages, or one is not a dict of ``role``, ``content``,
+            ``name`` and ``urls``.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         kind = type(messages).__name__
@@ -298,9 +298,9 @@ def _message(message: object, where: str, *, images: bool) -> ModelMessage:
 def for_servers(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return messages with names that servers of the OpenAI protocol accept.
 
-    They refuse a request with a name that does not match `NAME`. Other characters become "_", if
-    all letters and digits of the name remain and no other name becomes the same; else the name is
-    put before the content.
+    Servers refuse a request with a name that does not match `NAME`. Other characters become "_", if
+    all letters and digits of the name remain and no other name becomes the same. Otherwise the name
+    is put before the content.
     """
     names = {message["name"] for message in messages if "name" in message}
     fitting = {name: _fitting(name) for name in names}
@@ -310,7 +310,7 @@ def for_servers(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _fitting(name: str) -> str:
-    """Return a name as servers accept it, or "" if it would not be recognised."""
+    """Return *name* in a form that servers accept, or "" if the form would be unrecognisable."""
     fit = _UNFIT.sub("_", name)
     is_known = any(map(str.isalnum, fit)) and not any(map(str.isalnum, set(name) - set(fit)))
     return fit if NAME.fullmatch(fit) and (is_known or fit == name) else ""
@@ -347,39 +347,39 @@ def _stops(stop: object) -> tuple[str, ...]:
 
 
 CANDIDATES = 50
-"""Hits that a re-ranker reads if it has no `candidates`."""
+"""Number of hits that a re-ranker reads if it has no `candidates`."""
 
 MOST_CANDIDATES = 1_000
-"""As many as a search can return."""
+"""Most hits that a re-ranker reads: as many as a search can return."""
 
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Scores how well texts answer a question; one instance serves many threads.
+    """Scores how well texts answer a question. One instance serves many threads.
 
-    It may have an attribute `candidates`, from 1 to 1,000: how many hits it is given, 50 by
-    default. It is always given at least as many as the search returns.
+    A re-ranker may have an attribute `candidates`, from 1 to 1,000: the number of hits that it is
+    given, 50 by default. It is always given at least as many as the search returns.
     """
 
     def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return a number per text; higher is better; comparable within this call.
+        """Return one number per text, higher for a better text, comparable within this call.
 
         A text is an item as a prompt shows it: ``Ada, 2024-05-02: I moved to Lisbon.``
 
         Raises:
-            RerankerFailed: The model or its server failed; the search keeps its order.
+            RerankerFailed: The model or its server failed. The search then keeps its order.
         """
         ...
 
 
 class MemoryDefault(Enum):
-    """The default of an argument for which None has a meaning."""
+    """The default of an argument for which None has another meaning."""
 
     MEMORY_DEFAULT = "as the memory was opened"
 
 
 MEMORY_DEFAULT: Final = MemoryDefault.MEMORY_DEFAULT
-"""The re-ranker of `Memory.open`, if any."""
+"""Means the re-ranker that was passed to `Memory.open`, if any."""
 
 RerankerChoice: TypeAlias = Reranker | Literal[MemoryDefault.MEMORY_DEFAULT] | None
 """The re-ranker of a call. None means no re-ranker, even if the memory has one."""
@@ -389,14 +389,14 @@ def candidates_of(reranker: Reranker) -> int:
     """Return the number of hits that a re-ranker reads.
 
     Raises:
-        InvalidInput: Its `candidates` are not a number from 1 to 1,000.
+        InvalidInput: The re-ranker's `candidates` are not a number from 1 to 1,000.
     """
     given: object = getattr(reranker, "candidates", CANDIDATES)
     return counted(given, "candidates of a re-ranker", most=MOST_CANDIDATES)
 
 
 def checked_reranker(given: object) -> None:
-    """Refuse an object that is not a re-ranker; accept None and the memory's default."""
+    """Refuse an object that is not a re-ranker. None and `MEMORY_DEFAULT` are accepted."""
     if given is None or given is MEMORY_DEFAULT:
         return
     if not isinstance(given, Reranker) or isinstance(given, type):

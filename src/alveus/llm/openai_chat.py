@@ -1,7 +1,7 @@
 """A language model behind the OpenAI protocol, at any server that speaks it; `alveus[openai]`.
 
-The package `openai` makes requests and keeps connections; it is imported at the first call. Answers
-are read here: bounded in time and size, and checked.
+The package `openai` makes requests and keeps connections. It is imported at the first call. This
+module reads and checks the answers, and limits their time and size.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OPENAI = "https://api.openai.com/v1"
 """The address of OpenAI."""
 
 MOST_BYTES = 16 << 20
-"""The largest answer that is read, as it comes from the server."""
+"""Most bytes of an answer that are read from the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class Dialect:
 
     Attributes:
         json: How JSON is requested: ``schema`` (``response_format`` with the schema), ``object``
-            (``response_format`` without), or ``words``: only by the messages.
-        max_tokens: The field for the most tokens of an answer.
+            (``response_format`` without the schema), or ``words`` (only by the messages).
+        max_tokens: The name of the field for the most tokens of an answer.
         stream_usage: Whether to ask for the tokens of a streamed answer.
         extra: Fields that are added to the body of every request.
     """
@@ -96,23 +96,26 @@ class Dialect:
 class OpenAIChat(ChatModel):
     """A `ChatModel` at OpenAI, or at any server that speaks its protocol.
 
-    It connects at the first call, and again in a child after a fork. Answers of status 408, 409,
-    425, 429 and 5xx, answers of status 200 that report such a failure or are empty, failed or cut
-    connections, and silence are tried again, as *retry* says and no sooner than the server asks.
-    Answers have no thoughts: see `answer_text`.
+    The object connects at the first call, and again in a child after a fork. A request is tried
+    again after an answer of status 408, 409, 425, 429 or 5xx, after an answer of status 200 that
+    reports such a failure or is empty, after a failed or cut connection, and after silence. The
+    next try comes as *retry* says, and no sooner than the server asks. Answers have no
+    thoughts: see `answer_text`.
 
     Args:
         model: The name of the model at the server.
-        base_url: The address of the server, with ``/v1``; None: ``OPENAI_BASE_URL`` at the first
-            call, or else OpenAI.
-        api_key: None: ``OPENAI_API_KEY`` at the first call. It is sent to *base_url*.
-        timeout_s: A try fails after so long without a byte from the server, or if a whole answer
-            takes three times as long (a streamed one has no such limit).
-        retry: How often and how soon to try again; None: twice more. A server that asks to wait
-            for longer than ``most_s`` is not tried again.
-        dialect: The server's variant of the protocol; None: OpenAI's.
-        takes_images: Whether the model takes images: image urls of users' messages are then sent
-            as parts of their content, else as text.
+        base_url: The address of the server, with ``/v1``. None means ``OPENAI_BASE_URL`` at the
+            first call, or OpenAI if that is not set.
+        api_key: The key, which is sent to *base_url*. None means ``OPENAI_API_KEY`` at the first
+            call.
+        timeout_s: A try fails after this time without a byte from the server. It also fails if a
+            whole answer takes three times as long; a streamed answer has no such limit.
+        retry: How often and how soon to try again. None means up to two more tries. If a server
+            asks to wait for longer than ``most_s``, the request is not tried again.
+        dialect: The server's variant of the protocol. None means that of OpenAI for OpenAI, and
+            `Dialect()` for any other server.
+        takes_images: Whether the model takes images. If so, image urls of users' messages are sent
+            as parts of their content; if not, as text.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -160,7 +163,7 @@ class OpenAIChat(ChatModel):
 
     @property
     def usage(self) -> Usage:
-        """The use in this process, without failed tries."""
+        """The use of this object so far in this process, without failed tries."""
         return self._here().meter.usage
 
     @property
@@ -169,19 +172,19 @@ class OpenAIChat(ChatModel):
         return self._takes_images
 
     def close(self) -> None:
-        """Close the connections; running calls end with `ModelClosed`. Twice is fine."""
+        """Close the connections. Running calls raise `ModelClosed`. May be called twice."""
         self._here().close()
 
     def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
         """Return the model's answer to *messages*; see `ChatModel.complete`.
 
         Raises:
-            InvalidInput: A message or an option cannot be used; nothing was asked.
-            ModelMissing: The package ``openai``, or a key, is missing; nothing was asked.
+            InvalidInput: A message or an option cannot be used. Nothing was asked.
+            ModelMissing: The package ``openai``, or a key, is missing. Nothing was asked.
             ModelUnavailable: The server did not answer, or was busy, at each try.
             ModelRefused: The server, or the model, turned the request down.
             ModelAnswerInvalid: The answer has no text, or thoughts and nothing else.
-            ModelClosed: It was closed.
+            ModelClosed: This object was closed.
         """
         request = checked_request(messages, images=self._takes_images, **options)
         tried = 0
@@ -195,12 +198,12 @@ class OpenAIChat(ChatModel):
     def stream(self, messages: Messages, **options: Unpack[StreamOptions]) -> Iterator[str]:
         """Return the pieces of the answer as they come; see `ChatModel.stream`.
 
-        The request is sent when the first piece is taken. Until that has come it is tried again
-        like `complete`; a connection that is cut later raises `ModelUnavailable`, after the pieces.
-        Closing the iterator closes the connection.
+        The request is sent when the first piece is requested. Until that piece has come, failures
+        are tried again as in `complete`. If the connection is cut later, `ModelUnavailable` is
+        raised after the received pieces. Closing the iterator closes the connection.
 
         Raises:
-            InvalidInput: A message or an option cannot be used; nothing was asked.
+            InvalidInput: A message or an option cannot be used. Nothing was asked.
         """
         request = checked_request(messages, images=self._takes_images, **options)
         return self._pieces(request)
@@ -246,7 +249,10 @@ class OpenAIChat(ChatModel):
 
     @contextmanager
     def _sent(self, request: ChatRequest, *, stream: bool) -> Generator[APIResponse[Any]]:
-        """Send a request; its answer has begun, and is to be read, inside the block."""
+        """Send a request. Yield the response as soon as the server begins to answer.
+
+        The caller must read the answer inside the ``with`` block.
+        """
         here = self._here()
         client = here.client(self._connect)
         fields = (self._dialect or _dialect_of(client)).fields(request)
@@ -268,7 +274,10 @@ class OpenAIChat(ChatModel):
             yield response
 
     def _bytes(self, response: APIResponse[Any], *, latest: float | None) -> Iterator[bytes]:
-        """Return the bytes of the server, bounded; *latest* is the time when they must be whole."""
+        """Yield the bytes of the answer. Raise if they are too many, or not complete at *latest*.
+
+        *latest* is a time of `time.monotonic`. None means no limit.
+        """
         read = 0
         chunks = response.iter_bytes()
         while True:
@@ -313,7 +322,7 @@ class OpenAIChat(ChatModel):
         )
 
     def _failure(self, error: Exception, client: OpenAI) -> Exception:
-        """Return *error* as one of ours."""
+        """Return the error of alveus for *error*, which a request raised."""
         openai: Any = import_module("openai")
         server = _host(str(client.base_url))
         if isinstance(error, openai.APIStatusError):
@@ -337,7 +346,7 @@ class OpenAIChat(ChatModel):
         return self._here().closed_error(self._model) or failed
 
     def _pause_after(self, error: ModelUnavailable, tried: int) -> None:
-        """Wait before the next try; raise after the last one."""
+        """Wait before the next try. Raise *error* if it must not be tried again."""
         asked_s = error.retry_after_s or 0.0
         if not self._retry.should_retry(error, tried) or asked_s > self._retry.most_s:
             if tried > 1:
@@ -349,13 +358,13 @@ class OpenAIChat(ChatModel):
             raise closed from error
 
     def _here(self) -> _Connected:
-        """Return the state of this process: a forked child shares no connection or lock."""
+        """Return the connections of this process. A forked child shares no connection or lock."""
         found = self._by_process.get(os.getpid())
         return found or self._by_process.setdefault(os.getpid(), _Connected(self._model))
 
 
 def _is_a_timeout(error: BaseException | None) -> bool:
-    """Return whether a socket timed out; each layer between raises another error from it."""
+    """Return whether a socket's timeout caused *error*, perhaps through errors in between."""
     while error is not None and not isinstance(error, TimeoutError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -370,7 +379,7 @@ class _Connected:
         self._client: OpenAI | None = None
 
     def client(self, connect: Callable[[], OpenAI]) -> OpenAI:
-        """Return the client, made at the first call."""
+        """Return the client, which *connect* makes at the first call."""
         with self._lock:
             if closed := self.closed_error(self._model):
                 raise closed
@@ -386,14 +395,14 @@ class _Connected:
                 self._client.close()
 
     def closed_error(self, model: str) -> ModelClosed | None:
-        """Return the error of a call after `close`, if it was closed."""
+        """Return the error of a call after `close`, or None before `close`."""
         if not self.closing.is_set():
             return None
         return ModelClosed(f"the client of the model {model!r} was closed; make a new one")
 
 
 def _sent(message: ModelMessage) -> dict[str, object]:
-    """Return a message as the protocol has it: with images, its content is a list of parts."""
+    """Return a message in the form of the protocol. With images, its content is a list of parts."""
     sent: dict[str, object] = {**message}
     if "urls" in message:
         del sent["urls"]
@@ -405,10 +414,10 @@ def _sent(message: ModelMessage) -> dict[str, object]:
 
 
 def _host(base_url: str) -> str:
-    """Return scheme, host and port of an address, which may be shown.
+    """Return the scheme, host and port of an address, all that errors may show of it.
 
     Raises:
-        InvalidInput: It is not the address of a server.
+        InvalidInput: *base_url* is not the address of a server.
     """
     try:
         parts = urlsplit(base_url if isinstance(base_url, str) else "")  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
@@ -424,6 +433,6 @@ def _host(base_url: str) -> str:
 
 
 def _dialect_of(client: OpenAI) -> Dialect:
-    """Return the default dialect of OpenAI, or of another server."""
+    """Return the default dialect for the server of *client*: OpenAI, or another one."""
     is_openai = _host(str(client.base_url)) == _host(OPENAI)
     return Dialect(max_tokens="max_completion_tokens") if is_openai else Dialect()

@@ -15,7 +15,7 @@ from alveus.values.http_json import ServerFailed, post_json, server_url
 from alveus.values.storable import as_dict
 
 LONGEST = 2_000
-"""Characters of a text that a chat model reads."""
+"""Most characters of a text that a chat model reads."""
 
 TEI_BATCH = 32
 """Texts in a request to TEI, which refuses more unless it was started to take them.
@@ -31,14 +31,16 @@ class HttpReranker:
     """Asks a server for re-ranking: Cohere, Jina, vLLM, or Text Embeddings Inference (TEI).
 
     Args:
-        url: Where texts are posted, as in ``https://api.cohere.com/v2/rerank`` or
+        url: The address to which texts are posted, such as ``https://api.cohere.com/v2/rerank`` or
             ``http://localhost:8080/rerank``.
         model: The name of the model at the server; TEI has one model and needs no name.
-        api_key: By default ``RERANKER_API_KEY``; a server on this machine may want none.
-        protocol: ``"cohere"``, which Jina and vLLM speak too, or ``"tei"``; by default "cohere" if
+        api_key: Key for the server. By default ``RERANKER_API_KEY``. A server on this machine may
+            need none.
+        protocol: ``"cohere"``, which Jina and vLLM speak too, or ``"tei"``. By default "cohere" if
             a model is named, else "tei".
-        timeout_s: For one request, with up to four tries; TEI is sent 32 texts in each.
-        candidates: How many hits of a search it reads, from 1 to 1,000.
+        timeout_s: Limit of one request in seconds, with up to four tries and the pauses. A request
+            to TEI has up to 32 texts.
+        candidates: Number of hits of a search that are sent, from 1 to 1,000.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -69,7 +71,7 @@ class HttpReranker:
         """Return the score of each text.
 
         Raises:
-            RerankerFailed: The server did not answer, or not with a number per text.
+            RerankerFailed: The server did not answer, or did not give one number per text.
         """
         size = TEI_BATCH if self._speaks_tei else max(len(texts), 1)
         parts = [texts[start : start + size] for start in range(0, len(texts), size)]
@@ -91,7 +93,11 @@ class HttpReranker:
 
 
 def _scores(answer: object, number: int) -> list[float]:
-    """Return the scores of an answer in the order of the texts."""
+    """Return the scores of an answer in the order of the texts.
+
+    Raises:
+        RerankerFailed: The answer has not exactly one score per text.
+    """
     found: dict[int, float] = {}
     try:
         entries: Any = answer
@@ -114,8 +120,8 @@ class ChatReranker:
     change the order of hits, and nothing else.
 
     Args:
-        asking: How often the model is asked, if its answers cannot be used.
-        candidates: How many hits of a search it reads, from 1 to 1,000.
+        asking: The number of attempts if answers cannot be used, and the options of requests.
+        candidates: Number of hits of a search that the model reads, from 1 to 1,000.
 
     Raises:
         InvalidInput: An argument cannot be used.

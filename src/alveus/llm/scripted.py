@@ -28,13 +28,14 @@ Answer: TypeAlias = str | BaseException
 class ScriptedChat(ChatModel):
     """A `ChatModel` without a model: the same answers to the same calls, on every machine.
 
-    Its tokens are the words between spaces, and one for an image.
+    Words between spaces count as tokens, and each image counts as one token.
 
     Args:
         answers: The answers, one per call, in order; or a function that returns the answer to the
-            messages of a call. An exception among them is raised instead.
+            messages of a call. An answer that is an exception is raised.
         name: The name of the model.
-        takes_images: Whether it gets images in the `urls` of messages; else the urls are text.
+        takes_images: Whether the model gets images in the `urls` of messages. If not, the urls are
+            text of the messages.
     """
 
     @suggest_names
@@ -63,12 +64,12 @@ class ScriptedChat(ChatModel):
 
     @property
     def usage(self) -> Usage:
-        """The use by its answers; raised exceptions do not count."""
+        """The use by all answers so far. Raised exceptions do not count."""
         return self._meter.usage
 
     @property
     def takes_images(self) -> bool:
-        """Whether it gets images."""
+        """Whether the model gets images."""
         return self._takes_images
 
     @property
@@ -80,7 +81,7 @@ class ScriptedChat(ChatModel):
         """Return the next answer.
 
         Raises:
-            InvalidInput: A message or an option cannot be used; it does not count as asked.
+            InvalidInput: A message or an option cannot be used. The request is not recorded.
             ScriptEnded: No answer is left.
         """
         request = checked_request(messages, images=self._takes_images, **options)

@@ -34,23 +34,23 @@ _HINTS = {
 
 
 _FILTERED = frozenset(words_of(__file__)["filtered"])
-"""Ends of an answer that a filter stopped, in lower case."""
+"""Finish reasons of an answer that a filter stopped, in lower case."""
 
 _FAILED = re.compile(
     "abort|cancel|error|exhausted|fail|insufficient_system|interrupt|load|rate_?limit"
     "|timed?_?out|unavailable"
 )
-"""Parts of finish reasons of an answer that the server could not continue, in lower case.
+"""Matches finish reasons, in lower case, of an answer that the server could not continue.
 
-From OpenRouter, vLLM, SGLang, DeepSeek, Ollama, LM Studio, Zhipu, Cohere, OpenAI's Responses; new
-reasons have the same words.
+The reasons are those of OpenRouter, vLLM, SGLang, DeepSeek, Ollama, LM Studio, Zhipu, Cohere and
+OpenAI's Responses. New reasons have the same words.
 """
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message for the model's thoughts, if a server knows its marks."""
 
 _TEXT_PARTS = (None, "text", "output_text")
-"""The types of parts of a content that are the answer; others are thoughts, calls, images."""
+"""Types of the parts of a content that are the answer. Others are thoughts, calls or images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class ServerReply:
     """The answer of a server.
 
     Attributes:
-        text: Its text, or None.
-        finish: The finish reason of the protocol; "": unknown.
+        text: The text of the answer, or None.
+        finish: The finish reason of the protocol, or "" if it is unknown.
         refused: Whether the model refused to answer.
         structured: Other JSON that may be the answer: the arguments of the only tool call, or
             thoughts that are JSON.
@@ -73,7 +73,7 @@ class ServerReply:
 
 
 def unusable(model: str, problem: str) -> ModelAnswerInvalid:
-    """Return the error of an answer; *problem* ends the sentence."""
+    """Return the error for an unusable answer. *problem* completes the text "its answer …"."""
     return ModelAnswerInvalid(model, f"its answer {problem}")
 
 
@@ -81,9 +81,9 @@ def read_body(model: str, body: bytes, headers: Mapping[str, str]) -> ServerRepl
     """Return the answer in a body of status 200.
 
     Raises:
-        ModelUnavailable: It is no answer: a report of a failure that may pass, a page of a proxy,
-            an empty or broken body, or a body without choices.
-        ModelRefused: It reports a failure that will not pass.
+        ModelUnavailable: The body is no answer: a report of a failure that may pass, a page of a
+            proxy, an empty or broken body, or a body without choices.
+        ModelRefused: The body reports a failure that will not pass.
     """
     found = _object(model, body, headers)
     choice = _first_choice(found)
@@ -111,7 +111,7 @@ def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
 
     Raises:
         ModelRefused: The model, or a filter, refused to answer.
-        ModelAnswerInvalid: It has no text, or its JSON was cut off.
+        ModelAnswerInvalid: The answer has no text, or its JSON was cut off.
     """
     if reply.refused:
         raise ModelRefused(model, "it refused to answer; ask for something else")
@@ -131,7 +131,7 @@ def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
 
 
 def content_text(content: object) -> str | None:
-    """Return the text of a content, which may be a list of parts; None: it has none."""
+    """Return the text of a content, which may be a list of parts, or None if it has no text."""
     if isinstance(content, list):
         texts = [_part_text(part) for part in as_list(cast("object", content))]
         return "".join(text for text in texts if text is not None) or None
@@ -156,7 +156,10 @@ def _has_refusal(content: object) -> bool:
 
 
 def _structured(message: Mapping[str, object]) -> str | None:
-    """Return the possible JSON of a message without a text; see `ServerReply`."""
+    """Return JSON that may be the answer of a message without a text; see `ServerReply`.
+
+    Return None if there is none.
+    """
     calls = as_list(message.get("tool_calls"))
     functions = [as_dict(as_dict(call).get("function")) for call in calls]
     functions = functions or [as_dict(message.get("function_call"))]
@@ -184,8 +187,8 @@ def check_report(
     """Raise if a body of status 200, its choice or its message reports a failure.
 
     Raises:
-        ModelUnavailable: It may pass.
-        ModelRefused: It will not.
+        ModelUnavailable: The failure may pass.
+        ModelRefused: The failure will not pass.
     """
     failure = reported_failure(found, is_answer=is_answer)
     for part in (choice, choice.get("message"), choice.get("delta")):
@@ -197,7 +200,10 @@ def check_report(
 
 
 def _check_filters(model: str, found: Mapping[str, object]) -> None:
-    """Raise if a body without choices reports a content filter, as Azure and Google do."""
+    """Raise `ModelRefused` if a body without choices reports a content filter.
+
+    Azure and Google send such bodies.
+    """
     results = found.get("prompt_filter_results")
     text = json.dumps(results) if results else ""
     blocked = as_dict(found.get("promptFeedback")).get("blockReason")
@@ -233,10 +239,10 @@ class Streamed:
         return Usage(calls=1, uncounted=1) if self._said or self._finish else Usage()
 
     def piece(self, line: bytes) -> str:
-        """Return the addition of a line to the answer.
+        """Read a line of the stream. Return the text that it adds to the answer.
 
         Raises:
-            ModelUnavailable: The server reports that it failed, or it is no line of the protocol.
+            ModelUnavailable: The server reports that it failed, or the line is not JSON.
             ModelRefused: The server reports a failure that will not pass.
         """
         name, _, data = line.partition(b":")
@@ -270,7 +276,10 @@ class Streamed:
         return self._noted(self._reader.feed(_encodable(self._model, text)))
 
     def _noted(self, text: str) -> str:
-        """Return *text*, after noting it: text before the end mark of thoughts is no answer."""
+        """Return *text*, and record whether the answer has text so far.
+
+        Text before the end mark of thoughts is no answer.
+        """
         answer = text[len(self._reader.took_back) :]
         self._has_answered = bool(answer.strip()) or (
             self._has_answered and not self._reader.took_back
@@ -279,11 +288,11 @@ class Streamed:
         return text
 
     def end(self) -> str:
-        """Return the rest of the answer; raise unless it is whole.
+        """Return the rest of the answer after the last line.
 
         Raises:
-            ModelUnavailable: It ended before it was whole.
-            ModelRefused, ModelAnswerInvalid: As `text_of`.
+            ModelUnavailable: The stream ended before the answer was complete.
+            ModelRefused, ModelAnswerInvalid: As for `text_of`.
         """
         if not self._finish and not self.ended:
             if not self._said and "event-stream" not in _kind(self._headers):
@@ -298,14 +307,14 @@ class Streamed:
         return rest
 
     def _whole(self) -> str:
-        """Return the answer of a server that did not stream."""
+        """Return the answer of a server that sent a whole body instead of a stream."""
         reply = read_body(self._model, bytes(self._plain), self._headers)
         self._tokens = reply.usage
         return text_of(self._model, reply, asked_json=False)
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the lines in chunks, without their ends."""
+    """Yield the lines in *chunks*, without the characters that end them."""
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -317,7 +326,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def status_failure(
     model: str, server: str, status: int, headers: Mapping[str, str], body: object
 ) -> ModelFailed:
-    """Return the error of an answer that is not a success."""
+    """Return the error for an answer whose status is not a success."""
     failure = replace(failure_of(body), status=status)
     return _failed(model, f"{server} answered with status {status}", failure, headers)
 
@@ -325,7 +334,7 @@ def status_failure(
 def _failed(
     model: str, problem: str, failure: ServerFailure, headers: Mapping[str, str]
 ) -> ModelFailed:
-    """Return the error of a failure, which may pass or not."""
+    """Return `ModelUnavailable` for a failure that may pass, else `ModelRefused`."""
     status = failure.status
     says = f" {status}" if status is not None and f"status {status}" not in problem else ""
     code = f" ({failure.code})" if failure.code else ""
@@ -346,7 +355,7 @@ def _object(model: str, data: bytes, headers: Mapping[str, str]) -> Mapping[str,
     """Return the object of JSON that a server sent.
 
     Raises:
-        ModelUnavailable: It is no object, as the page of a proxy before a server that is down.
+        ModelUnavailable: *data* is no object of JSON, but perhaps the page of a proxy.
     """
     kind = _kind(headers)
     try:
@@ -374,7 +383,7 @@ def _first_choice(found: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _finish(choice: Mapping[str, object]) -> str:
-    """Return the finish reason of an answer, in lower case; "": unknown."""
+    """Return the finish reason of an answer, in lower case, or "" if it is unknown."""
     given = choice.get("finish_reason")
     given = as_dict(given).get("type", given)  # SGLang's
     return given.lower() if isinstance(given, str) and given != "null" else ""

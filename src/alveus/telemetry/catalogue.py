@@ -1,6 +1,6 @@
 """Every span, metric and attribute that alveus emits, as `catalogue.toml` lists them.
 
-alveus exports nothing that is missing there; docs/metrics.md is written from it.
+alveus exports nothing that this file lacks. docs/metrics.md is generated from the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class AttributeInfo:
     """An attribute of spans, events and metrics.
 
     Attributes:
-        content: It may hold users' text; only spans carry it, and only with ``content=True``.
+        content: Whether the attribute may contain users' text. If so, only spans have it, and only
+            with ``content=True``.
     """
 
     name: str
@@ -43,7 +44,7 @@ class AttributeInfo:
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """A metric. *boundaries*: of the buckets of a histogram, unless a view sets others."""
+    """A metric. *boundaries* are those of a histogram's buckets, unless a view sets others."""
 
     name: str
     kind: Literal["histogram", "counter", "gauge"]
@@ -55,7 +56,7 @@ class MetricInfo:
 
 @dataclass(frozen=True, slots=True)
 class SpanInfo:
-    """A span. *duration*: the histogram that records its duration."""
+    """A span. *duration* is the name of the histogram that records how long the span took."""
 
     name: str
     meaning: str

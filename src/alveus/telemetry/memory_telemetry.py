@@ -56,8 +56,9 @@ class RunSpan(RunObserver):
     """The span of a run in this process, and a span for each call of an action.
 
     Args:
-        agent: The name of the agent's class in code; the name of a runner may contain a key.
-        ended: Called with the run's id as the span ends.
+        agent: The name of the agent's class in code. The name of a runner is not used, because it
+            may contain a key.
+        ended: Called with the run's id when the span ends.
 
     Attributes:
         last: The span of the last action; the commit of its task is linked to it.
@@ -134,8 +135,8 @@ class MemoryTelemetry(Observer):
 
     Attributes:
         system: The value of `db.system.name`.
-        location: The location of the store: gauges count a store once that several memories have
-            open.
+        location: The location of the store. A store that several memories have open counts once in
+            gauges.
     """
 
     def __init__(self, telemetry: OpenTelemetry, store: Store, clock: Callable[[], int]) -> None:
@@ -171,7 +172,10 @@ class MemoryTelemetry(Observer):
     # --- commits ------------------------------------------------------------------------------
 
     def commit(self, batches: Sequence[Batch]) -> Observed:
-        """See `Observer.commit`; a child of the action that made the batches, if one action did."""
+        """See `Observer.commit`. The span is a child of the action that made the batches.
+
+        If several actions made them, the span has no parent and is linked to the actions.
+        """
         runs = [self._runs.get(batch.run.run) for batch in batches if batch.run is not None]
         actions = [run.last for run in runs if run is not None]
         parent = actions[0].context if len(actions) == 1 else NO_PARENT if actions else None
@@ -215,7 +219,10 @@ class MemoryTelemetry(Observer):
                 self._count("alveus.compaction.added", len(item.added))
 
     def transaction(self, callers: Sequence[Observed]) -> Observed:
-        """See `Observer.transaction`; a span only if several callers share it, linked to theirs."""
+        """See `Observer.transaction`.
+
+        A transaction has a span only if several callers share it. The span is linked to theirs.
+        """
         self._count("alveus.transaction.commits", len(callers))
         commits = [each for each in callers if isinstance(each, TelemetrySpan)]
         name, facts = "alveus.transaction", Facts({SYSTEM: self.system})
@@ -237,7 +244,7 @@ class MemoryTelemetry(Observer):
         return self._operation("accept", facts, self._accepted_all)
 
     def _accepted_all(self, _: TelemetrySpan, answer: list[Accepted] | BaseException) -> None:
-        """Remember the span in which inputs were accepted: their runs are its children."""
+        """Remember the caller's span, which becomes the parent of the runs of accepted inputs."""
         context = caller()
         for each in () if isinstance(answer, BaseException) else answer:
             self.leased(each.lease)
@@ -245,7 +252,7 @@ class MemoryTelemetry(Observer):
                 _note(self._accepted, each.run, context)
 
     def leased(self, lease: Lease | None) -> Lease | None:
-        """See `Observer.leased`; counts leases taken over from owners that died."""
+        """See `Observer.leased`. Counts leases that were taken over from owners that died."""
         if lease is not None and lease.taken_over:
             self._count("alveus.leases.taken_over", 1)
         return lease
@@ -288,7 +295,7 @@ class MemoryTelemetry(Observer):
         self.telemetry.record("db.client.response.returned_rows", len(answer), span.facts)
 
     def compaction(self, ref: SetRef, by: str) -> Observed:
-        """See `Observer.compaction`; in the background it is linked to the span that caused it."""
+        """See `Observer.compaction`. In the background, the span is linked to that of its cause."""
         facts: Facts = {"alveus.compaction.by": by, **_scope_facts([ref.scope], [ref])}
         alone = by == "background" and caller_span() is None
         who = self._overfull.pop(ref, None) if alone else None
@@ -332,7 +339,7 @@ def _compacted(span: TelemetrySpan, answer: Compacted | BaseException | None) ->
 
 
 def _note(callers: OrderedDict[K, V], what: K, who: V | None) -> None:
-    """Remember the caller *who* of later work; drop the oldest callers of too many."""
+    """Remember *who* as the caller of the later work *what*. Drop the oldest of too many."""
     if who is not None:
         callers[what] = who
         while len(callers) > MOST_CALLERS:
@@ -340,7 +347,10 @@ def _note(callers: OrderedDict[K, V], what: K, who: V | None) -> None:
 
 
 def _scope_facts(scopes: Sequence[Scope], sets: Sequence[SetRef]) -> Facts:
-    """Return the space, key and set, each if there is only one; exported only with content."""
+    """Return the space, the key and the set as facts, each only if there is just one.
+
+    They are exported only with ``content=True``.
+    """
     facts: Facts = {}
     if len(set(scopes)) == 1:
         facts["db.namespace"] = scopes[0].space

@@ -1,7 +1,7 @@
 """`OpenTelemetry`: spans and metrics through the API of OpenTelemetry.
 
-An error of a provider, a processor or an exporter is logged here; it never reaches the observed
-work.
+An error of a provider, a processor or an exporter is logged here. It never reaches the work that is
+observed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CONTENT = frozenset(each.name for each in ATTRIBUTES if each.content)
 
 
 def harmless(call: Callable[[], R]) -> R | None:
-    """Return the result of a call of OpenTelemetry; if it raises, log the error, return None."""
+    """Return the result of a call of OpenTelemetry. If it raises, log the error and return None."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - the edge to exporters: no write fails because of one
@@ -66,8 +66,8 @@ class TelemetrySpan(Observed):
     As a context manager it is the current span of its block, and ends with the block.
 
     Args:
-        span: None: only metrics record it.
-        ended: Called as the span ends, with the answer of the block, or the error it raised.
+        span: The span of OpenTelemetry. None means that only metrics record the operation.
+        ended: Called when the span ends, with the answer of the block or the error that it raised.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TelemetrySpan(Observed):
 
     @property
     def context(self) -> Context | None:
-        """The context whose spans are its children; None: there is no span."""
+        """The context in which new spans are children of this span, or None without a span."""
         span = self.span
         return None if span is None else harmless(lambda: trace.set_span_in_context(span))
 
@@ -96,11 +96,11 @@ class TelemetrySpan(Observed):
         return answer
 
     def describe(self, facts: Facts) -> None:
-        """Add facts; they are exported as the span ends."""
+        """Add facts, which are exported when the span ends."""
         self.facts |= facts
 
     def event(self, name: str, facts: Facts) -> None:
-        """Add an event."""
+        """Add an event to the span."""
         span, allowed = self.span, self._telemetry.allowed(facts, EVENT_ATTRIBUTES)
         if span is not None:
             harmless(lambda: span.add_event(name, allowed))
@@ -112,7 +112,7 @@ class TelemetrySpan(Observed):
             harmless(lambda: span.add_link(target.get_span_context()))
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span, once; only the class name of *error* is exported."""
+        """End the span. Must be called once. Of *error* only the class name is exported."""
         span, info, telemetry = self.span, _SPANS[self.name], self._telemetry
         took = time.perf_counter() - self._started
         if error is not None:
@@ -158,13 +158,13 @@ class Measured(Protocol):
 class OpenTelemetry:
     """Emits the spans and metrics of memories: ``Memory.open(…, telemetry=OpenTelemetry())``.
 
-    docs/metrics.md lists them. One object may serve several memories. It contains no exporter:
-    the process's providers export, as OpenTelemetry configures them.
+    docs/metrics.md lists the spans and metrics. One object may serve several memories. It contains
+    no exporter: the providers of the process export, as OpenTelemetry is configured.
 
     Args:
-        tracer_provider: Receives spans; None: the provider of the process.
-        meter_provider: Receives metrics; None: the provider of the process.
-        content: Let spans carry names of spaces, keys, sets, runners and durable calls, and the
+        tracer_provider: Receives spans. None means the provider of the process.
+        meter_provider: Receives metrics. None means the provider of the process.
+        content: Whether spans carry names of spaces, keys, sets, runners and durable calls, and the
             queries of searches. Texts of items and messages of errors are never exported.
 
     Raises:
@@ -219,7 +219,7 @@ class OpenTelemetry:
         return TelemetrySpan(self, name, facts, span, started, ended)
 
     def allowed(self, facts: Facts, names: Sequence[str]) -> Facts:
-        """Return the facts that may be exported under these names."""
+        """Return those *facts* whose names are in *names* and that may be exported."""
         return {
             name: facts[name]
             for name in names
@@ -278,7 +278,7 @@ def _links(links: Iterable[TelemetrySpan | SpanContext]) -> list[trace.Link]:
 
 
 def caller() -> Context | None:
-    """Return the context of the caller's span; None: the caller is in no span."""
+    """Return the context of the caller's span, or None if the caller is in no span."""
     valid = harmless(lambda: trace.get_current_span().get_span_context().is_valid)
     return harmless(contexts.get_current) if valid else None
 
@@ -286,13 +286,13 @@ def caller() -> Context | None:
 def remote_caller(headers: Mapping[str, str]) -> Context | None:
     """Return the context of the span that the headers of a request name.
 
-    Without a readable one, the request begins a trace.
+    If they name no readable span, the request begins a trace.
     """
     return harmless(lambda: TraceContextTextMapPropagator().extract(headers, Context()))
 
 
 def caller_span() -> SpanContext | None:
-    """Return the caller's span, for links to it; None: the caller is in no span."""
+    """Return the caller's span, for links to it, or None if the caller is in no span."""
     found = harmless(lambda: trace.get_current_span().get_span_context())
     return found if found is not None and found.is_valid else None
 
