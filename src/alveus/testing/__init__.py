@@ -9,7 +9,7 @@ Three lines hold a store to the laws of `alveus.store`::
 `reads` and `differences` compare all answers of two stores.
 `EmbedderContract` holds an embedder to its laws.
 `ContextContract` holds a memory of an agent's window to its laws.
-`ChatServer` is a local server of the chat protocol that can simulate its faults.
+`ChatServer` is a local server of the chat protocol that can simulate the faults of real servers.
 
 `ChatServer`, `ChatReply` and `ReceivedRequest` need nothing but alveus.
 Everything else needs ``pip install pytest hypothesis``.

@@ -1,4 +1,4 @@
-"""Batches for tests, with a default for everything a test does not set."""
+"""Batches for tests, with a default for everything that a test does not set."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ AnyChange: TypeAlias = TreeDelta | Define | ItemChange | Progress
 
 
 def record(item_id: str, text: str | None = None) -> ItemRecord:
-    """Return the contents of an item whose value is its text; ``text of <id>`` by default."""
+    """Return the contents of an item whose value is its text. The default text names the id."""
     return ItemRecord(item_id, value=None, text=f"text of {item_id}" if text is None else text)
 
 
@@ -80,7 +80,7 @@ def add(
 
 
 def upsert(item_id: str, text: str, existing: Literal["keep", "update"] = "update") -> Add:
-    """Return a change that adds `record(item_id, text)`, or treats the existing item."""
+    """Return a change that adds `record(item_id, text)`, or updates or keeps an existing item."""
     return Add(NOTES, record(item_id, text), existing=existing)
 
 
@@ -93,7 +93,7 @@ def derived(item_id: str, *sources: str, to: SetRef = NOTES) -> Add:
 def compact(
     *retired: tuple[str, int], added: Sequence[Add] | None = None, of: SetRef = NOTES
 ) -> Compact:
-    """Return a compaction of items into one item, named after them."""
+    """Return a compaction of items into one item, whose id joins the ids of the retired items."""
     names = [item_id for item_id, _ in retired]
     made = [derived("+".join(names), *names, to=of)] if added is None else added
     return Compact(of, retired, made, HOW)
@@ -105,7 +105,7 @@ def into(name: str, source: str, *, of: SetRef = NOTES) -> Compact:
 
 
 class BatchFields(TypedDict, total=False):
-    """The fields of `Batch` that are not changes, by name."""
+    """The fields of `Batch` that are not changes."""
 
     corroborated: int | None
     base: int | None
@@ -192,7 +192,7 @@ def refused(
 
 
 LONG_S = 120.0
-"""Longest wait of threads for each other: a guard against hanging, on any machine."""
+"""The longest time that threads wait for each other: a guard against hanging."""
 
 
 def at_once(count: int, work: Callable[[int], T]) -> list[T]:
@@ -230,7 +230,7 @@ class Clock:
         self._elapsed = timedelta(0)
 
     def __call__(self) -> datetime:
-        """Return the time."""
+        """Move the clock by one step, and return the time."""
         self.now += self._step
         self._elapsed += self._step
         return self.now
@@ -261,7 +261,7 @@ class Laws:
         return str(path)
 
     def kill_owner(self, store: Store, owner: str) -> None:
-        """Make *owner*, who may hold leases, count as dead from now on."""
+        """Make *owner* count as dead from now on. The owner may hold leases."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -271,7 +271,7 @@ class Laws:
 
     @pytest.fixture
     def opened(self) -> Iterator[Opener]:
-        """Opens stores, and closes them with the test."""
+        """A function that opens stores. They are closed at the end of the test."""
         with ExitStack() as stack:
             yield lambda path: stack.enter_context(closing(self.open(path)))
 

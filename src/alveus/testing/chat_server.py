@@ -1,4 +1,4 @@
-"""A local server of the OpenAI chat protocol that simulates its faults, for tests.
+"""A local server of the OpenAI chat protocol, for tests, that simulates faults of real servers.
 
 ::
 
@@ -20,7 +20,7 @@ from typing import Any, Self, cast
 from alveus.values.lazy_dataclass import dataclass
 
 PART = 16
-"""Bytes of a plain body between two pauses."""
+"""How many bytes of a plain body are sent between two pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,18 @@ class ChatReply:
         text: The model's text. It is streamed word by word.
         message: Fields of the model's message beside its text, or instead of it, such as
             ``reasoning_content``, ``tool_calls``, or a ``content`` that is a list of parts.
-        status, headers: Of the answer. With a status of 400 or more, `error` is the body.
-        error: The error object of the protocol. With a status below 400 it is sent instead of an
-            answer; in a stream, after the text.
-        finish: Why the answer ended. None means no reason is sent, as in an answer that was cut.
-        usage: Tokens of prompt and answer. None means not sent.
-        body: Sent unchanged instead of all fields above.
-        kind: The content type. None means the protocol's.
-        delay_s: Pause before the answer.
-        drip_s: Pause before each part except the first.
-        cut_after: Bytes of the body after which the connection is cut.
+        status, headers: The status and the headers of the answer. With a status of 400 or more,
+            `error` is the body.
+        error: The error object of the protocol. With a status below 400, the error is sent instead
+            of an answer, or in a stream after the text.
+        finish: Why the answer ended. None means that no reason is sent, as in an answer that was
+            cut.
+        usage: The tokens of the prompt and of the answer. None means that they are not sent.
+        body: A body that is sent unchanged, instead of the text, the message and the error.
+        kind: The content type. None means the content type of the protocol.
+        delay_s: The pause before the answer.
+        drip_s: The pause before each part except the first.
+        cut_after: The number of bytes of the body after which the connection is cut.
     """
 
     text: str | None = ""
@@ -73,8 +75,8 @@ class ChatServer:
     """Answers ``POST /v1/chat/completions`` on 127.0.0.1, plain or streamed.
 
     Args:
-        replies: One per request, in order, then the last one repeatedly; or a function of the
-            request. A text means a `ChatReply` with this text.
+        replies: The replies to the requests, in order, of which the last is repeated; or a function
+            that returns the reply to a request. A text means a `ChatReply` with this text.
     """
 
     def __init__(self, replies: Script = ("ok",)) -> None:
@@ -108,7 +110,7 @@ class ChatServer:
 
     @property
     def connections(self) -> int:
-        """The number of connections so far."""
+        """The number of connections that were opened so far."""
         return len(self._server.connections)
 
     def close(self) -> None:

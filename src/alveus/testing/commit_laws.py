@@ -1,4 +1,4 @@
-"""Laws of commits: atomic, named, in the journal, alone and in groups."""
+"""Laws of commits: they are atomic, may have names, and are in the journal."""
 
 from __future__ import annotations
 
@@ -119,11 +119,9 @@ class CommitLaws(Laws):
     def test_the_answer_says_what_was_committed(
         self, store: Store, changes: tuple[AnyChange, ...]
     ) -> None:
-        """A commit returns its number, time, adoption and result.
+        """A commit returns its number, its time, its result, and whether it was adopted.
 
-        The journal keeps them, with the scope.
-
-        A batch without changes is a commit too.
+        The journal keeps all of them, and the scope. A batch without changes is a commit too.
         """
         answer = store.commit(batch(*changes, result={"answer": [1, None, b"\0"]}))
         assert (answer.number, answer.time, answer.adopted) == (1, NOW, False)
@@ -178,7 +176,7 @@ class CommitLaws(Laws):
     def test_head_is_the_last_commit_that_changed_the_tree(self, store: Store) -> None:
         """The head starts at 0.
 
-        Items, empty batches, other keys and a base alone do not move it.
+        Items, empty batches, other keys and a base alone do not move the head.
         """
         assert store.head(ADA) == 0
         head = write(store, Put(("a",), 1)).number
@@ -189,9 +187,9 @@ class CommitLaws(Laws):
         assert store.head(ADA) == head
 
     def test_a_stale_base_is_refused(self, store: Store) -> None:
-        """A batch with the base of an earlier tree is refused; the error names the latest commit.
+        """A batch with the base of an earlier tree is refused. The error names the latest commit.
 
-        A base in the future is refused too, and a change of the tree without a base.
+        A base in the future, and a change of the tree without a base, are refused too.
         """
         refused(store, InvalidInput, batch(Put(("a",), 1)))
         refused(store, StaleRun, batch(Put(("a",), 3), base=1))
@@ -203,7 +201,7 @@ class CommitLaws(Laws):
         refused(store, StaleRun, batch(add("i"), base=0))
 
     def test_adds_never_conflict(self, store: Store) -> None:
-        """The base guards the tree only. Items without a base are added whatever happened since."""
+        """The base guards only the tree. Adds of items without a base succeed, whatever changed."""
         write(store, Put(("a",), 1))
         store.commit(batch(add("i")))
         assert store.get(NOTES, ["i"])[0] is not None
@@ -227,7 +225,7 @@ class CommitLaws(Laws):
         refused(store, StaleRun, batch(under=lease))
 
     def test_an_epoch_belongs_to_its_key(self, store: Store) -> None:
-        """The lease of another key does not count, not even under an equal name in another space.
+        """The lease of another key is refused, even of a key with the same name in another space.
 
         A commit under the valid lease is accepted. Outside a run, no lease is needed.
         """
@@ -240,7 +238,7 @@ class CommitLaws(Laws):
     # --- reach
 
     def test_a_batch_may_change_knowledge_too(self, store: Store) -> None:
-        """A batch may also change knowledge, and may have a knowledge as its scope."""
+        """A batch may also change knowledge, and may have a scope of knowledge."""
         found = effects_of(store, add("i"), add("page", to=BOOK))
         assert {item.set for item in found.begun_items} == {NOTES, BOOK}
         assert found.scope == ADA
@@ -248,7 +246,7 @@ class CommitLaws(Laws):
         assert present(store.effects(commit.number)).scope == HANDBOOK
 
     def test_a_batch_has_one_key(self, store: Store) -> None:
-        """A batch cannot change sets of another key, not even of the same name in another space."""
+        """A batch cannot change sets of another key, even with the same name in another space."""
         for scope in (BOB, Scope("other app", "ada")):
             refused(store, InvalidInput, batch(add("i", to=SetRef(scope, "notes"))))
             refused(store, InvalidInput, batch(Define(SetRef(scope, "notes"), Definition())))
@@ -263,7 +261,7 @@ class OpLaws(Laws):
     """Laws of a batch's name (op)."""
 
     def test_a_second_commit_with_a_name_changes_nothing(self, store: Store) -> None:
-        """The first commit of a name stands, whatever the second batch contains."""
+        """The first commit with a name stays, whatever a second batch with this name contains."""
         store.commit(batch(Put(("a",), 1), add("i"), base=0, op=b"op"))
         before, seq = reads(store, now=NOW), store.seq()
         head = store.head(ADA)
@@ -273,7 +271,10 @@ class OpLaws(Laws):
         assert store.seq() == seq
 
     def test_a_repetition_gets_the_first_answer(self, store: Store) -> None:
-        """A repetition gets the number, time and result of the first commit, also an empty one."""
+        """A repetition gets the number, time and result of the first commit.
+
+        This also holds for a batch without changes.
+        """
         commit = store.commit(first())
         write(store, Put(("a",), 1), time=NOW + SECOND)
         again = store.commit(first())
@@ -299,7 +300,7 @@ class OpLaws(Laws):
         assert store.commit(again).number == commit.number
 
     def test_another_request_is_a_conflict(self, store: Store) -> None:
-        """Two requests under one name are the caller's error, which names the label."""
+        """A second request under the same name is refused. The error contains the label."""
         store.commit(first())
         other = replace(first(), request=b"other", items=[add("j")])
         assert refused(store, IdempotencyConflict, other).idempotency_key == "order-991"
@@ -307,7 +308,7 @@ class OpLaws(Laws):
     def test_names_differ_in_all_their_bytes(self, store: Store) -> None:
         """Names are compared by all their bytes, NUL included, and over all keys.
 
-        Empty is unnamed.
+        A batch with the op None has no name.
         """
         ops = [b"a", b"a\0", b"a\0b", b"\xff", b"\xff\xfe", b"A", b" a", None, None]
         numbers = [store.commit(batch(op=op)).number for op in ops]
@@ -315,7 +316,7 @@ class OpLaws(Laws):
         assert store.commit(batch(scope=BOB, op=b"a")).number == numbers[0]
 
     def test_a_name_can_be_looked_up(self, store: Store) -> None:
-        """A look-up returns the answer of a repetition. For a free name it commits nothing."""
+        """A look-up of a name returns what a repetition would return, or None for a free name."""
         assert store.commit_of_op(b"op", request=b"asked", label="x") is None
         commit = store.commit(first())
         for request in (b"asked", None):

@@ -25,7 +25,7 @@ class StoreContract(
 ):
     """The laws of an `alveus.store.Store`.
 
-    A test class inherits from it, and defines how to open a store and how to end an owner::
+    A test class inherits from this class, and defines how to open a store and how to end an owner::
 
         class TestMine(StoreContract):
             def open(self, path):

@@ -15,7 +15,7 @@ TEXTS = ("A window seat, please.", "", "Où est la gare ?", "\0", "🦊🎉", "a
 class EmbedderContract:
     """The laws of an `alveus.embed.Embedder`.
 
-    A test class inherits from it and returns the embedder::
+    A test class inherits from this class, and returns the embedder::
 
         class TestMine(EmbedderContract):
             def open(self):
@@ -32,7 +32,7 @@ class EmbedderContract:
         return open_embedder(self.open())
 
     def test_a_call_returns_a_row_per_text(self, embedder: Embedder) -> None:
-        """Each row has the promised number of dimensions. No texts give no rows."""
+        """Each row has the promised number of dimensions. A call without texts returns no rows."""
         assert np.asarray(embedder.embed(list(TEXTS))).shape == (len(TEXTS), embedder.dimensions)
         assert len(embedder.embed([])) == 0
 
@@ -41,7 +41,7 @@ class EmbedderContract:
         assert len(embed_windows(embedder, TEXTS)) == len(TEXTS)
 
     def test_the_row_of_a_text_depends_on_that_text_alone(self, embedder: Embedder) -> None:
-        """The other texts of a call and their order do not change a row, to 1e-5."""
+        """The other texts of a call, and their order, change a row by at most 1e-5."""
         together = embedder.embed(list(TEXTS))
         alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
         np.testing.assert_allclose(together, alone, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Laws of items and sets: found by id, in order, by page; changed by version; bounded."""
+"""Laws of items and sets: how they are read, changed by version, and limited."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class ItemLaws(Laws):
         assert only(store).record.time == NOW + SECOND
 
     def test_a_value_may_stand_for_its_text(self, store: Store) -> None:
-        """A value of None means the text is the value. A text of None and an empty text differ."""
+        """If the value is None, the text is the value. A text of None and an empty text differ."""
         write(store, Add(NOTES, ItemRecord("i", None, "")), Add(NOTES, ItemRecord("j", '""', None)))
         assert [(r.value, r.text) for r in (only(store).record, only(store, "j").record)] == [
             (None, ""),
@@ -112,7 +112,7 @@ class ItemLaws(Laws):
         ]
 
     def test_get_answers_in_the_order_asked(self, store: Store) -> None:
-        """`get` returns None for a missing item, and answers a repeated id twice."""
+        """`get` returns None for a missing item, and returns an item twice for a repeated id."""
         write(store, add("i"), add("j"))
         found = store.get(NOTES, ["j", "nobody", "i", "j"])
         assert [item and item.record.id for item in found] == ["j", None, "i", "j"]
@@ -120,7 +120,7 @@ class ItemLaws(Laws):
         assert store.get(NEVER, ["i", "j"]) == [None, None]
 
     def test_every_look_up_checks_where_it_looks(self, store: Store) -> None:
-        """Key, space, knowledge and set are checked: an equal id elsewhere is another item."""
+        """Reads check key, space, knowledge and set: an equal id elsewhere is another item."""
         scopes = (ADA, BOB, Scope("other app", "ada"), HANDBOOK, Scope("app", None))
         refs = [SetRef(scope, name) for scope in scopes for name in ("notes", "note", "Notes")]
         for ref in refs:
@@ -138,7 +138,7 @@ class ItemLaws(Laws):
         assert [store.get(ref, ["i"])[0] is None for ref in refs] == [ref == NOTES for ref in refs]
 
     def test_rows_are_unique_and_rise(self, store: Store) -> None:
-        """Rows rise over sets, keys and knowledge, in commit order and within a batch."""
+        """Row numbers rise in commit order and within a batch, over all sets and keys."""
         rows: list[int] = []
         for ref in (NOTES, SetRef(BOB, "notes"), NOTES, SetRef(HANDBOOK, "book")):
             number = write(
@@ -168,7 +168,7 @@ class ItemLaws(Laws):
         refused(store, KeyFull, Add(NEVER, record("k"), fresh=fresh), limits=Limits(items=2))
 
     def test_many_fresh_items_go_in_at_once(self, store: Store) -> None:
-        """Many items with fresh ids, which the store need not look up, are added in one batch."""
+        """One batch adds many items with fresh ids, which the store need not look up."""
         write(store, *(Add(NOTES, record(f"{i:04}"), fresh=True) for i in range(1_500)))
         assert len(pages(store, NOTES)) == 1_500
 
@@ -198,9 +198,9 @@ class ItemLaws(Laws):
         assert only(store).record.text == "new"
 
     def test_what_is_gone_is_not_changed(self, store: Store) -> None:
-        """A missing item is not changed: retired, never added, or in a missing set.
+        """A change of a missing item is refused: of one retired, never added, or in a missing set.
 
-        The error says so.
+        The error says that the item is missing.
         """
         write(store, add("i"))
         write(store, Retire(NOTES, "i", 1))
@@ -220,7 +220,7 @@ class ItemLaws(Laws):
         assert [item.end_commit for item in store.versions(NOTES, "i")] == [number]
 
     def test_an_id_that_comes_back_goes_on_counting(self, store: Store) -> None:
-        """The versions of a re-added id go on rising.
+        """The version numbers of an id that is added again go on rising.
 
         The item has a new creation time and position.
         """
@@ -245,7 +245,7 @@ class ItemLaws(Laws):
         assert [item.version for item in store.versions(NOTES, "i")] == [1, 2, 3, 4]
 
     def test_many_ids_are_taken_as_one_is(self, store: Store) -> None:
-        """A batch of many adds continues retired ids, and is refused whole for a live id."""
+        """Many adds in a batch may use retired ids. One live id refuses the whole batch."""
         names = ["i", "i\0", "i\0j", "ï", *(f"n{n}" for n in range(20))]
         write(store, *map(add, names), add("i", to=SetRef(ADA, "others")))
         write(store, *(Retire(NOTES, name, 1) for name in names[:-1]))
@@ -266,7 +266,7 @@ class ItemLaws(Laws):
         assert store.versions(NOTES, "j") == store.versions(NEVER, "i") == []
 
     def test_the_past_is_read_at_its_commit(self, store: Store) -> None:
-        """`get` and `page` at a commit return each version that was live then."""
+        """`get` and `page` at a commit return the versions that were live at this commit."""
         numbers = [
             write(store, add("i", "one", time=NOW)).number,
             write(store, add("j", time=NOW)).number,
@@ -284,7 +284,7 @@ class ItemLaws(Laws):
     # --- pages
 
     def test_pages_go_by_time_and_then_by_who_was_first(self, store: Store) -> None:
-        """A page is in the order of time, then of first rows: not of ids, and not of versions."""
+        """A page is sorted by time, then by first row: not by id, and not by version."""
         write(store, add("z", time=NOW), add("y", time=NOW - SECOND), add("x", time=NOW))
         write(store, Replace(NOTES, 1, replace(record("z", "new"), time=NOW)))
         assert ids(store.page(NOTES)) == ["y", "z", "x"]
@@ -339,7 +339,7 @@ class ItemLaws(Laws):
     # --- touches
 
     def test_a_touch_is_seen_at_once(self, store: Store) -> None:
-        """Every read shows a touch at once. The latest time stands."""
+        """Every read shows a touch (a recorded access) at once. The latest time is kept."""
         write(store, add("i"), add("j"))
         first = only(store).first
         store.touch([first], time=NOW + 1)
@@ -360,7 +360,7 @@ class ItemLaws(Laws):
     def test_a_touch_belongs_to_the_item(self, store: Store) -> None:
         """A touch survives new versions and later commits.
 
-        A new item of the same id starts without.
+        A new item with the same id starts without a touch.
         """
         write(store, add("i"))
         store.touch([only(store).first], time=NOW + 1)
@@ -398,7 +398,7 @@ class ItemLaws(Laws):
         assert (store.seq(), store.commit_at(NOW + DAY)) == (seq, before.begin_commit)
 
     def test_a_renewed_item_is_there_in_every_read(self, store: Store) -> None:
-        """Every read shows a renewed item: of its set, of expired items, of the past."""
+        """Every read shows that an item was renewed: of its set, of expired items, of the past."""
         write(store, expiring("i", NOW + SECOND))
         at = only(store).begin_commit
         store.renew([(only(store).row, NOW + DAY)], now=NOW)
@@ -415,7 +415,7 @@ class ItemLaws(Laws):
             assert item.record.expires == NOW + DAY
 
     def test_a_renewal_only_prolongs(self, store: Store) -> None:
-        """A renewal changes no item that never expires, has expired, or expires later."""
+        """A renewal changes no item that never expires, has expired, or expires later anyway."""
         write(store, add("never"), expiring("late", NOW + DAY), expiring("past", NOW + 1))
         write(store, expiring("gone", NOW + DAY))
         rows = [(s.row, NOW + SECOND) for s in store.page(NOTES)]
@@ -481,7 +481,7 @@ class UpsertLaws(Laws):
     def test_later_changes_of_the_batch_refuse_what_was_kept(self, store: Store) -> None:
         """Later changes of a batch are refused if an upsert kept the existing item.
 
-        Nothing is done.
+        Nothing is changed.
         """
         write(store, add("i", "one"))
         for change in (Replace(NOTES, 1, record("i", "three")), Retire(NOTES, "i", 1)):
@@ -501,7 +501,7 @@ class UpsertLaws(Laws):
         assert store.source_links([item.row]) == [(item.row, rows["a"]), (item.row, rows["b"])]
 
     def test_many_upserts_together(self, store: Store) -> None:
-        """A group of batches may mix upserts of existing items and of new ones."""
+        """A group of batches may mix upserts of existing items and of new items."""
         write(store, *(add(f"{n}") for n in range(0, 20, 2)))
         many = [upsert(f"{n}", "new") for n in range(20)]
         answers = store.commit_many([batch(*many), batch(*many[::-1])])
@@ -518,7 +518,7 @@ RICH = Definition(
 
 
 def info(store: Store, ref: SetRef = NOTES) -> SetInfo:
-    """Return a set that must exist."""
+    """Return the information about a set that must exist."""
     return present(store.set_info(ref))
 
 
@@ -551,7 +551,7 @@ class SetLaws(Laws):
     def test_a_set_is_there_from_its_first_add(self, store: Store) -> None:
         """A set exists from its first add.
 
-        Before, it is None. Its default is the default definition.
+        Before, `set_info` returns None. Without a `Define`, the set has the default definition.
         """
         assert store.set_info(NOTES) is None
         assert store.set_infos(ADA) == []
@@ -601,7 +601,7 @@ class SetLaws(Laws):
         assert (info(store).definition, ids(store.page(NOTES))) == (RICH, ["d"])
 
     def test_a_definition_is_copied_in_and_out(self, store: Store) -> None:
-        """The caller may change the mapping of signals without changing the set."""
+        """If the caller changes the mapping of signals later, the set does not change."""
         signals = {"speaker": 0.5}
         write(store, Define(NOTES, Definition(signals=signals)), add("i"))
         signals["speaker"] = 1.0
@@ -698,7 +698,7 @@ class SetLaws(Laws):
         assert info(store).items == len(kept)
 
     def test_a_set_may_refuse_instead(self, store: Store) -> None:
-        """A refusing set accepts items up to its capacity. Beyond, the error says so."""
+        """A set that rejects accepts items up to its capacity. A further add raises `SetFull`."""
         write(store, Define(NOTES, REJECT), add("a"), add("b"))
         error = refused(store, SetFull, add("c"))
         assert (error.set_name, error.capacity) == ("notes", 2)
@@ -723,7 +723,7 @@ class SetLaws(Laws):
     # --- limits
 
     def test_a_key_holds_so_many_items(self, store: Store) -> None:
-        """A key's limit counts the items of all its sets, not those of other keys and knowledge."""
+        """A key's limit counts the items in all sets of the key, not in knowledge."""
         limits = Limits(items=2)
         other = SetRef(ADA, "other")
         write(store, *(add(f"{i}", to=SetRef(BOB, "notes")) for i in range(5)), scope=BOB)

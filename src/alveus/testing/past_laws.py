@@ -1,4 +1,4 @@
-"""Laws of the past: repeated commits, reopened stores, stepped clocks."""
+"""Laws of imported history (`Past`), and of stores that are closed and opened again."""
 
 from __future__ import annotations
 
@@ -83,14 +83,17 @@ def done(store: Store, *, retired: Sequence[int], added: Sequence[int]) -> Compa
 
 
 class PastLaws(Laws):
-    """Laws of `Past`, `Batch.after` and `Batch.history_start`, and of their `Effects`."""
+    """Laws of `Past`, `Batch.after` and `Batch.history_start`, and of their `Effects`.
+
+    A `Past` contains the changes that a commit of another store made to a set.
+    """
 
     # --- versions
 
     def test_a_past_version_is_what_it_was(self, store: Store) -> None:
-        """A past version keeps its number, first row and times.
+        """An imported version keeps its number, its first row and its times.
 
-        Its commit is the batch with the past.
+        The commit of the version is the commit of the batch with the `Past`.
         """
         write(store, add("i"))
         item = version(store, "i", position=5, number=7)
@@ -102,12 +105,12 @@ class PastLaws(Laws):
         assert info(store).items == 1
 
     def test_a_past_makes_its_set(self, store: Store) -> None:
-        """A past of an undefined set makes the set with the default definition."""
+        """A `Past` for a missing set makes the set, with the default definition."""
         write(store, Past(NOTES, [version(store, "i")]))
         assert (info(store).definition, ids(store.page(NOTES))) == (Definition(), ["i"])
 
     def test_versions_that_ended_in_their_commit_were_live_at_none(self, store: Store) -> None:
-        """Versions that ended in their commit were never live. Their successors are live."""
+        """Versions that begin and end in one commit were never live. Their successors are live."""
         one, two = version(store, "i"), version(store, "i", position=3, number=2)
         number = write(store, Past(NOTES, [one, two], [one.row])).number
         assert [v.end_commit for v in store.versions(NOTES, "i")] == [number, None]
@@ -117,7 +120,7 @@ class PastLaws(Laws):
         assert [i.row for i in found.ended_items] == [one.row]
 
     def test_a_follower_keeps_up_with_a_past(self, store: Store) -> None:
-        """The change log contains a past, whatever positions its versions have."""
+        """The change log contains the versions of a `Past`, whatever positions they have."""
         follower = Follower()
         write(store, add("i"))
         follower.catch_up(store)
@@ -127,7 +130,7 @@ class PastLaws(Laws):
         assert follower.agrees_with(store)
 
     def test_no_capacity_holds_a_past(self, store: Store) -> None:
-        """No capacity applies to a past."""
+        """No capacity applies to the versions of a `Past`."""
         write(store, Define(NOTES, Definition(capacity=1, compaction="reject")))
         write(store, Past(NOTES, [version(store, "i"), version(store, "j", position=1)]))
         assert info(store).items == 2
@@ -157,7 +160,7 @@ class PastLaws(Laws):
     # --- lineage
 
     def test_a_past_has_the_links_it_is_given(self, store: Store) -> None:
-        """A past makes each given link once, of earlier versions too.
+        """A `Past` makes each of its links once, also links of earlier versions.
 
         Links to swept rows are skipped.
         """
@@ -171,7 +174,7 @@ class PastLaws(Laws):
         assert store.derived_links([i]) == [(j, i), (new.row, i)]
 
     def test_a_past_compaction_is_one(self, store: Store) -> None:
-        """A past compaction is listed with its remaining versions and can be undone once."""
+        """An imported compaction is listed with its remaining versions, and can be undone once."""
         write(store, add("i"))
         i, made = only(store, "i").row, version(store, "sum")
         recorded = replace(done(store, retired=[i], added=[made.row]), erased=2)
@@ -184,7 +187,7 @@ class PastLaws(Laws):
         assert store.compaction(again.id) == again
 
     def test_a_past_compaction_can_be_undone(self, store: Store) -> None:
-        """Undoing a past compaction restores the items that it retired."""
+        """Undoing an imported compaction restores the items that the compaction retired."""
         write(store, add("i"))
         i, made = only(store, "i").row, version(store, "sum")
         recorded = done(store, retired=[i], added=[made.row])
@@ -196,9 +199,9 @@ class PastLaws(Laws):
 
     @pytest.mark.parametrize("start", [NOW, -NOW])
     def test_a_past_says_from_when_on_it_is_whole(self, store: Store, start: int) -> None:
-        """A past has a start: for a set a commit, for a tree commit and time.
+        """History has a start: for a set a commit, for a tree a commit and a time.
 
-        It never moves back.
+        The start never moves back.
         """
         for floor in (7, 5):
             write(store, Past(NOTES, history_start=floor))
@@ -250,7 +253,7 @@ class PastLaws(Laws):
         assert ends == {("o",): three, ("o", "x"): three, ("a",): two, ("b",): None}
 
     def test_effects_name_compactions(self, store: Store) -> None:
-        """Effects name the compactions that a commit did, and those that it undid."""
+        """Effects name the compactions that a commit did, and the compactions that it undid."""
         write(store, add("i"), add("j"))
         both = write(store, into("sum", "i"), Compact(NOTES, [("j", 1)], [derived("s")], "{}"))
         kept = store.compactions(NOTES)
@@ -459,7 +462,7 @@ class PersistenceLaws(Laws):
     def test_another_handle_sees_every_commit(
         self, store: Store, path: Path, opened: Opener
     ) -> None:
-        """Each of two handles sees every commit of the other, with its caches."""
+        """Each of two handles sees every commit of the other handle, although both cache."""
         other = opened(path)
         furnish(store)
         assert not differences(reads(store, now=NOW), reads(other, now=NOW))

@@ -1,4 +1,4 @@
-"""All answers of a store, independent of its numbers, so that stores can be compared."""
+"""Reads all answers of a store, without the numbers that it chose, to compare stores."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path
 
 FAR = 1 << 60
-"""A number above all runs and outputs."""
+"""A number above the numbers of all runs and outputs, and above the times of all commits."""
 
 TASKS = 6
-"""Number of tasks of a run whose durable calls are read."""
+"""The number of tasks of each run whose durable calls are read."""
 
 
 NAME_RANGES = (NameRange(), NameRange(limit=2, newest_first=True), NameRange(prefix="a", limit=3))
@@ -38,7 +38,11 @@ NAME_RANGES = (NameRange(), NameRange(limit=2, newest_first=True), NameRange(pre
 def lane_reads(
     store: Store, spaces: Sequence[str], commits: Mapping[int, int]
 ) -> dict[str, object]:
-    """Return all answers of *store* about runs of *spaces*. *commits* names commits."""
+    """Return all answers of *store* about runs of *spaces*.
+
+    Args:
+        commits: The position of each commit in the order of commits, by its number.
+    """
     found = sorted(
         (run for space in spaces for run in store.runs(space, limit=FAR)), key=lambda run: run.id
     )
@@ -109,13 +113,11 @@ def _outputs(found: Sequence[StoredOutput]) -> list[tuple[object, ...]]:
     return [(o.number, o.ordinal, o.key, o.event, o.time) for o in found]
 
 
-"""A time after every commit."""
-
 FEW = 3
-"""Most fields that are read together."""
+"""The most fields that are read together."""
 
 PAGE = 3
-"""Size of a page: small, so that small tests turn pages too."""
+"""The size of a page: small, so that small tests read several pages too."""
 
 
 def comparable_node(node: Node) -> tuple[str, int | None]:
@@ -126,7 +128,10 @@ def comparable_node(node: Node) -> tuple[str, int | None]:
 def tree(
     store: Store, scope: Scope, *, now: int, at: int | None = None
 ) -> list[tuple[Path, tuple[str, int | None]]]:
-    """Return every node of an exact tree as `comparable_node`, in the order of a walk."""
+    """Return the path of every node of an exact tree with its `comparable_node`.
+
+    An object comes before its fields.
+    """
     found: list[tuple[Path, tuple[str, int | None]]] = []
     stack: list[tuple[Path, Node]] = [((), Node(is_object=True))]
     while stack:
@@ -251,9 +256,8 @@ def reads(
 ) -> dict[str, object]:
     """Return all answers of *store*, by question.
 
-    Two stores with the same batches in the same order give equal answers, whatever numbers they
-    chose
-    for commits, rows and sets.
+    Two stores with the same batches in the same order give equal answers, whatever numbers the
+    stores chose for commits, rows and sets.
 
     Args:
         now: The time of the reading.
@@ -331,7 +335,7 @@ def _set_reads(
 def _out_of_time(
     store: Store, names: _CanonicalNames, number: int, now: int, i: int | None
 ) -> list[object]:
-    """Return the expired items near the times at which they change."""
+    """Return the rows that have expired at *now*, or are not valid at one of several times."""
     at = None if i is None else names.numbers[i - 1]
     moments = (None, now, now - 1_000_000)
     return [
@@ -344,7 +348,7 @@ def _out_of_time(
 
 
 def _compactions(store: Store, names: _CanonicalNames, ref: SetRef) -> list[object]:
-    """Return the compactions of a set, read by page and one by one."""
+    """Return the compactions of a set. Check that reads by page and one by one agree."""
     found: list[Compaction] = []
     before = None
     while page := store.compactions(ref, before=before, limit=PAGE):
@@ -367,16 +371,20 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]
 
 @dataclass
 class Follower:
-    """A copy of the live features of a store, updated from its change log alone.
+    """A copy of the live features of a store, updated only from the store's change log.
 
-    Search works the same way: `catch_up`, then compare with the store.
+    Search keeps its index in the same way. Call `catch_up`, then `agrees_with`.
     """
 
     seq: int = 0
     live: dict[int, dict[int, Feature]] = field(default_factory=dict[int, dict[int, Feature]])
 
     def catch_up(self, store: Store, *, limit: int = 10_000) -> None:
-        """Apply the changes since the last call. Start again if the log does not reach back."""
+        """Apply the changes since the last call.
+
+        Raises:
+            LookupError: The change log does not reach back to the last call.
+        """
         while True:
             lines = store.changes(self.seq, limit=limit)
             if lines is None:

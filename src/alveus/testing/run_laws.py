@@ -67,7 +67,7 @@ def queued_input(
 
 
 def accept(store: Store, scope: Scope = ADA, *, agent: str = "helper", time: int = NOW) -> int:
-    """Accept one input. Return its run."""
+    """Accept one input. Return the id of its run."""
     return present(store.accept(agent, [QueuedInput(scope, '"hello"', time)])[0].run)
 
 
@@ -77,13 +77,13 @@ def leased(store: Store, scope: Scope = ADA, owner: str = "one") -> Lease:
 
 
 def turn(store: Store, run: int, status: RunStatus, error: str | None = None) -> None:
-    """Change the status of a run, whatever it is."""
+    """Change the status of a run, whatever the present status is."""
     found = there(store, run)
     store.commit(batch(StatusChange(run, found.status, status, error), scope=found.scope))
 
 
 def end(store: Store, run: int, outputs: Sequence[str] = (), *, time: int = NOW) -> int:
-    """Do the only step of a run. Return its commit."""
+    """Commit the only step of a run. Return the number of the commit."""
     scope = there(store, run).scope
     lease = leased(store, scope)
     step = Step(run, 0, "greet", outputs=outputs, begin=BEGIN, done=True)
@@ -96,7 +96,10 @@ def there(store: Store, run: int) -> Run:
 
 
 class LaneLaws(Laws):
-    """Laws of `accept`, `queue`, `lanes`, `runs` and `retry`."""
+    """Laws of `accept`, `queued_runs`, `waiting_lanes`, `runs` and `retry_run`.
+
+    A lane is the queue of the runs of one agent and one key.
+    """
 
     def test_an_accepted_input_is_a_waiting_run(self, store: Store) -> None:
         """An accepted input has its event and time, has not begun, and is the first of its lane."""
@@ -112,7 +115,7 @@ class LaneLaws(Laws):
         assert store.run(run + 1) is None
 
     def test_inputs_are_numbered_by_agent_and_key(self, store: Store) -> None:
-        """Numbers of an agent and key start at 0 without gaps. Run ids rise over all agents."""
+        """Numbers in a lane start at 0 and have no gaps. Run ids rise over all agents."""
         inputs = [QueuedInput(scope, f"{i}", NOW) for i, scope in enumerate((ADA, BOB, ADA, ADA))]
         answers = store.accept("helper", inputs)
         answers += store.accept("other", inputs[:1]) + store.accept("helper", inputs[:2])
@@ -155,7 +158,7 @@ class LaneLaws(Laws):
         assert store.commit_at(NOW) == 1
 
     def test_a_repeated_event_id_is_the_first_run(self, store: Store) -> None:
-        """A repeated event id returns its first run, whatever its status. Agents are separate."""
+        """A repeated event id of an agent returns its first run, whatever the run's status."""
         first, again = store.accept("helper", [queued_input("e"), queued_input("e")])
         assert again == replace(first, repeated=True)
         assert store.accept("helper", [queued_input("e")]) == [again]
@@ -174,7 +177,7 @@ class LaneLaws(Laws):
         assert store.runs("app", key="bob") == []
 
     def test_an_event_id_of_another_request_is_refused(self, store: Store) -> None:
-        """A reused event id with another request is refused whole. The error contains the label."""
+        """An event id with another request refuses the whole call. The error has the label."""
         store.accept("helper", [queued_input("e")])
         with pytest.raises(IdempotencyConflict, match="event e"):
             store.accept(
@@ -195,7 +198,7 @@ class LaneLaws(Laws):
         assert [(a.number, a.repeated) for a in answers] == [(0, False), (1, False)]
 
     def test_accept_takes_the_leases_of_its_keys(self, store: Store) -> None:
-        """Accepting inputs takes the leases of their keys, like `lease`: free or already held."""
+        """`accept` takes the leases of the keys that are free, or that the owner holds already."""
         theirs = leased(store, BOB, "two")
         inputs = [QueuedInput(scope, "1", NOW) for scope in (ADA, BOB, ADA, CY)]
         found = [answer.lease for answer in store.accept("helper", inputs, owner="one")]
@@ -247,9 +250,9 @@ class LaneLaws(Laws):
         assert store.queued_runs("nobody", ADA) == store.queued_runs("helper", CY) == []
 
     def test_lanes_where_something_waits(self, store: Store) -> None:
-        """Lanes are ordered by the id of their next run.
+        """Lanes are ordered by the id of the next run in each.
 
-        Blocked lanes are listed only on request.
+        A lane that a parked run blocks is listed only on request.
         """
         ada, bob = accept(store), accept(store, BOB)
         accept(store)
@@ -293,7 +296,7 @@ class LaneLaws(Laws):
             assert found == [there(store, run.id) for run in found]
 
     def test_figures_of_runs(self, store: Store) -> None:
-        """The figures count waiting, parked and ended runs."""
+        """`stats` counts waiting, parked and ended runs."""
         ids = [accept(store) for _ in range(6)]
         turn(store, ids[0], "parked")
         turn(store, ids[1], "discarded")
@@ -333,7 +336,7 @@ class LaneLaws(Laws):
         assert store.accept("helper", [QueuedInput(ADA, "1", NOW)])[0].number == 3
 
     def test_only_what_is_parked_is_retried(self, store: Store) -> None:
-        """Retrying a run that waits, has ended or does not exist is refused. No number moves."""
+        """A retry of a run that waits, has ended or does not exist is refused. No number moves."""
         run = accept(store)
         for last in (True, False):
             with pytest.raises(StaleRun) as caught:
@@ -352,7 +355,7 @@ class LaneLaws(Laws):
         assert len(store.runs("app")) == 3
 
     def test_a_retry_takes_its_name_with_it(self, store: Store) -> None:
-        """A repeated retry of one name returns the first answer, whatever the run became since."""
+        """A repeated retry with a name returns the first answer, whatever the run became since."""
         run, other = accept(store), accept(store)
         for last, name in ((False, b"first"), (True, b"second")):
             turn(store, run, "parked")
@@ -371,7 +374,7 @@ class LaneLaws(Laws):
             store.retry_run(other, last=False, time=NOW, named=replace(named, request=b"other"))
 
     def test_a_run_is_given_up_under_a_name(self, store: Store) -> None:
-        """A repeated discard of one name is adopted, although the run has ended."""
+        """A repeated discard with a name is adopted, although the run has ended."""
         run = accept(store)
         turn = StatusChange(run, "waiting", "discarded")
         discard = replace(batch(turn), op=b"give up", result=run)
@@ -381,7 +384,7 @@ class LaneLaws(Laws):
             replace(batch(Step(run, 0, "greet", begin=BEGIN)), op=b"greet")
 
     def test_threads_accept_without_gaps(self, store: Store) -> None:
-        """Numbers and ids of concurrent accepts are in one order. One run is first."""
+        """Numbers and ids of concurrent accepts are in the same order. Only one run is first."""
 
         def play(i: int) -> list[Accepted]:
             each = [QueuedInput(ADA, f"{i}.{j}", NOW) for j in range(5)]
@@ -433,7 +436,7 @@ PUT = Put(("a",), 1)
 
 
 def begun(store: Store) -> tuple[int, Lease]:
-    """Return a run that has done its first step, and the lease of that step."""
+    """Return a run whose first step is committed, and the lease of that step."""
     run, lease = accept(store), leased(store)
     step = Step(run, 0, "greet", sent="[]", sensory='"felt"', read_set='"seen"', begin=BEGIN)
     store.commit(batch(step, under=lease))
@@ -443,13 +446,13 @@ def begun(store: Store) -> tuple[int, Lease]:
 def call(
     run: int, position: int = 0, outcome: str | None = None, *, ordinal: int = 1
 ) -> DurableCall:
-    """Return a durable call: pending, or returned if it has an outcome."""
+    """Return a durable call. It is pending without *outcome*, and has returned with one."""
     status = "pending" if outcome is None else "returned"
     return DurableCall(run, ordinal, position, "fetch", "digest", status, outcome)
 
 
 def committed(answer: Commit | AlveusError) -> Commit:
-    """Return the answer to an accepted batch."""
+    """Return *answer*. Fail if it is an error."""
     assert isinstance(answer, Commit)
     return answer
 
@@ -484,7 +487,7 @@ class ProgressLaws(Laws):
         assert [step.action for step in store.steps(other)] == ["greet"]
 
     def test_a_second_step_of_a_name_changes_nothing(self, store: Store) -> None:
-        """A repeated step adopts the first, with the number, time and result of its commit."""
+        """A repeated step gets the number, the time and the result of the first step's commit."""
         run, lease = accept(store), leased(store)
         step = Step(run, 0, "greet", outputs=["1"], begin=BEGIN)
         first = store.commit(batch(step, PUT, under=lease, base=0, result=["first"]))
@@ -552,7 +555,7 @@ class ProgressLaws(Laws):
         assert (there(store, run).now, there(store, run).actions) == (NOW, ())
 
     def test_a_first_step_or_call_without_a_begin_is_refused(self, store: Store) -> None:
-        """A first step or call must begin the run, for the replay."""
+        """The first step or call must contain the begin of the run, which a replay needs."""
         run, lease = accept(store), leased(store)
         for progress in (Step(run, 0, "greet"), call(run)):
             refused(store, InvalidInput, batch(progress, under=lease))
@@ -597,7 +600,7 @@ class ProgressLaws(Laws):
         assert store.durable_calls(run, 0) == store.durable_calls(run + 1, 1) == []
 
     def test_a_pending_call_is_replaced(self, store: Store) -> None:
-        """A pending call is replaced by another attempt, or by its result or error."""
+        """Another attempt, the result or the error replaces a pending call."""
         run, lease = begun(store)
         ways = (
             call(run),
@@ -609,7 +612,7 @@ class ProgressLaws(Laws):
             assert store.durable_calls(run, 1) == [each]
 
     def test_a_complete_call_stands(self, store: Store) -> None:
-        """A completed call stands: a second one adopts it and changes nothing."""
+        """A completed call stays. A second call at its position adopts it and changes nothing."""
         run, lease = begun(store)
         first = store.commit(batch(call(run, 0, "1"), under=lease))
         store.release_lease(lease)
@@ -619,7 +622,7 @@ class ProgressLaws(Laws):
         assert store.durable_calls(run, 1) == [call(run, 0, "1")]
 
     def test_calls_are_truncated_from_a_position_on(self, store: Store) -> None:
-        """Truncation deletes the task's calls at a position and after it, and no others."""
+        """Truncation deletes the task's calls at a position and after it, and no other calls."""
         run, lease = begun(store)
         for position in range(4):
             store.commit(batch(call(run, position, "old"), under=lease))
@@ -711,7 +714,7 @@ class ProgressLaws(Laws):
             refused(store, InvalidInput, batch(progress, scope=BOB, under=others))
 
     def test_a_zombie_tells_nothing_of_a_run(self, store: Store) -> None:
-        """Steps without the valid lease are refused."""
+        """Steps of an owner without the valid lease are refused."""
         run, zombie = begun(store)
         self.kill_owner(store, "one")
         heir = leased(store, owner="two")

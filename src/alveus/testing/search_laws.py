@@ -1,4 +1,4 @@
-"""Laws of the data for search: the log of changes, features, vectors, screening."""
+"""Laws of the data for search: the change log, features and vectors."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class FinderLaws(Laws):
         assert list(store.features(number, after=row(store, "k"))) == []
 
     def test_features_of_the_past_are_those_that_lived_then(self, store: Store) -> None:
-        """Features at a commit are those begun by then and not ended by then."""
+        """Features at a commit are of the versions that began by then and had not ended by then."""
         first = write(store, add("i"), add("j")).number
         second = write(store, Replace(NOTES, 1, record("i", "new")), Retire(NOTES, "j", 1)).number
         third = write(store, add("k")).number
@@ -117,7 +117,7 @@ class FinderLaws(Laws):
         assert [f for f in found if f not in {"49", "new"}] == [f"{i}" for i in range(49)]
 
     def test_a_view_says_what_its_parts_say(self, store: Store) -> None:
-        """A view equals the answers of `seq_and_sets`, `changes`, `features` and the notes."""
+        """`search_view` equals what `seq_and_sets`, `changes`, `features` and the notes return."""
         write(store, add("first"), add("j", to=OTHERS))
         store.put_note("about", "it", expected=None)
         seq = 0
@@ -141,7 +141,7 @@ class FinderLaws(Laws):
             write(store, *([Retire(OTHERS, f"j{i}", 1)] if i else []))
 
     def test_a_glance_is_of_now(self, store: Store) -> None:
-        """A glance equals `seq`, `set_info` and `set_infos` after each commit."""
+        """`seq_and_sets` equals `seq`, `set_info` and `set_infos` after each commit."""
         for i in range(3):
             for refs in ([NOTES, OTHERS], [OTHERS], []):
                 known = [known for ref in refs if (known := store.set_info(ref)) is not None]
@@ -165,7 +165,7 @@ class FinderLaws(Laws):
         assert store.features_of(info(store).number, []) == []
 
     def test_stored_answers_in_the_order_asked(self, store: Store) -> None:
-        """`stored` includes live and ended versions of any set. Unknown rows are left out."""
+        """`items_by_row` includes live and ended versions of any set, and no unknown rows."""
         write(store, add("i"), add("j", to=OTHERS))
         rows = [row(store, "j", OTHERS), row(store, "i")]
         write(store, Retire(NOTES, "i", 1))
@@ -177,7 +177,7 @@ class FinderLaws(Laws):
     # --- the change log
 
     def test_an_item_is_found_in_any_key_of_its_space(self, store: Store) -> None:
-        """An id finds live and retired items in all keys of a space, not in knowledge."""
+        """A search by id finds live and retired items in all keys of a space, not in knowledge."""
         elsewhere = SetRef(Scope("elsewhere", "ada"), "notes")
         others = SetRef(BOB, "a"), SetRef(BOB, "n\0"), SetRef(Scope(ADA.space, "agent:é\n"), "b")
         for ref in (NOTES, *others, SetRef(HANDBOOK, "notes"), elsewhere):
@@ -190,7 +190,7 @@ class FinderLaws(Laws):
         assert store.sets_of_item(ADA.space, "odd") == store.sets_of_item("never", "other") == []
 
     def test_sets_are_found_by_the_metadata_of_an_item(self, store: Store) -> None:
-        """A part of the metadata of a live item finds its set, by exact letters."""
+        """A set is found by a part of the metadata of a live item. Case and accents must match."""
         marked = replace(record("i"), metadata='{"a":{"run":"é\\"_%\\\\"},"b":"Run"}')
         others = SetRef(BOB, "notes"), SetRef(Scope(ADA.space, "agent:é"), "notes")
         elsewhere = SetRef(HANDBOOK, "notes"), SetRef(Scope("elsewhere", "ada"), "notes")
@@ -210,12 +210,12 @@ class FinderLaws(Laws):
         assert found("é") == sorted(others)
 
     def test_the_log_starts_empty(self, store: Store) -> None:
-        """A new log is at 0, without lines."""
+        """A new change log has no lines, and `seq` is 0."""
         assert store.seq() == 0
         assert store.changes(0) == []
 
     def test_items_write_lines_and_the_tree_does_not(self, store: Store) -> None:
-        """A line is written for each begin and end of an item, with its set."""
+        """The log gets a line, with the set, whenever a version of an item begins or ends."""
         write(store, add("i"), add("j", to=OTHERS))
         first = store.seq()
         old = row(store, "i")
@@ -243,7 +243,7 @@ class FinderLaws(Laws):
         assert store.changes(store.seq()) == []
 
     def test_following_the_log_leads_to_the_features(self, store: Store) -> None:
-        """Following the log, in any portions, gives the features of every set."""
+        """A reader that follows the log, in pages of any size, has the features of every set."""
         follower = Follower()
         write(store, add("i"), Add(NOTES, waiting("w")), add("k", to=OTHERS), add("l"))
         follower.catch_up(store, limit=1)
@@ -268,7 +268,7 @@ class FinderLaws(Laws):
     # --- what waits
 
     def test_what_has_no_vectors_waits(self, store: Store) -> None:
-        """Items without vectors wait. Empty vectors are vectors."""
+        """Items without vectors wait for them. An item with empty vectors does not wait."""
         write(store, Add(NOTES, waiting("i", "a text")), add("k"), Add(NOTES, WHOLE_J))
         found = store.pending_vectors(limit=10)
         assert [(p.set_number, p.row, p.text) for p in found] == [
@@ -276,7 +276,7 @@ class FinderLaws(Laws):
         ]
 
     def test_live_and_earlier_ones_wait_first(self, store: Store) -> None:
-        """Live versions wait first, then ended ones, which searches of the past need too."""
+        """Live versions are read first, then ended versions, as searches of the past need them."""
         write(store, Add(NOTES, waiting("i", "old")), Add(NOTES, waiting("j")), time=NOW)
         write(store, Replace(NOTES, 1, waiting("i", "new")), Add(OTHERS, waiting("k")))
         found = [p.text for p in store.pending_vectors(limit=10)]
@@ -313,7 +313,7 @@ class FinderLaws(Laws):
         assert store.head(ADA) == store.commit_at(FAR) == number
 
     def test_vectors_are_filled_in_once(self, store: Store) -> None:
-        """Existing vectors stay. A second embedder's are ignored."""
+        """Existing vectors stay. Vectors that a second embedder makes are ignored."""
         write(store, Add(NOTES, waiting("i")), Add(NOTES, replace(WHOLE_J, time=NOW)), add("k"))
         number = info(store).number
         store.store_vectors([(number, row(store, "i"), b"")])
@@ -323,7 +323,7 @@ class FinderLaws(Laws):
         assert store.seq() == seq
 
     def test_one_row_in_one_call_twice(self, store: Store) -> None:
-        """Of two vectors for one row in one call, the first stands."""
+        """Of two vectors for one row in one call, the first is kept."""
         write(store, Add(NOTES, waiting("i")))
         position = (info(store).number, row(store, "i"))
         store.store_vectors([(*position, b"first"), (*position, b"second")])

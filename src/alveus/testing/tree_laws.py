@@ -61,7 +61,7 @@ class TreeLaws(Laws):
 
     @pytest.mark.parametrize("value", VALUES, ids=repr)
     def test_a_value_comes_back_as_it_was(self, store: Store, value: Value) -> None:
-        """Types and the order of keys are kept, for NaN, bytes and long ints too."""
+        """A value keeps its type and the order of its keys, also NaN, bytes and long ints."""
         write(store, Put(("a",), value))
         found = present(node(store, "a"))
         assert not found.is_object
@@ -141,7 +141,7 @@ class TreeLaws(Laws):
         assert fields(store, "a") == ["x"]
 
     def test_what_is_deleted_and_put_again_comes_last(self, store: Store) -> None:
-        """A deleted and re-added node is last, in one batch or in two."""
+        """A node that is deleted and added again is last, in one batch or in two."""
         write(store, Put(("a",), 1), Put(("b",), 1), Put(("c",), 1))
         write(store, Delete(("a",)), Put(("a",), 2))
         assert fields(store) == ["b", "c", "a"]
@@ -198,7 +198,7 @@ class TreeLaws(Laws):
         assert fields(store, "a", "b") == []
 
     def test_deleting_nothing_is_no_error(self, store: Store) -> None:
-        """Deleting a missing node raises no error, below a value neither."""
+        """Deleting a missing node raises no error, not even below a value."""
         write(store, Put(("a",), 1))
         write(store, Delete(("b",)), Delete(("b", "c")), Delete(("a", "c")))
         assert fields(store) == ["a"]
@@ -276,7 +276,7 @@ class TreeLaws(Laws):
     # --- the past
 
     def test_the_past_is_read_at_its_commit(self, store: Store) -> None:
-        """A read at a commit shows the values and objects of then, without later nodes."""
+        """A read at a commit shows the values and objects of that commit, without later nodes."""
         first = write(store, Put(("a",), 1), Create(("o",)), Put(("o", "x"), 1)).number
         second = write(store, Put(("a",), 2), Delete(("o",)), Put(("b",), 1)).number
         write(store, Create(("a",)), Create(("o",)))
@@ -317,7 +317,7 @@ class TreeLaws(Laws):
         assert store.names_in_range(BOB, ("o",), NameRange(), at=None, now=NOW) == []
 
     def test_the_commits_of_a_node_are_known(self, store: Store) -> None:
-        """The commits of a node are those that put, replaced or removed it, also with its parent.
+        """The commits of a node are those that put, replaced or removed the node or its parent.
 
         The commits of the root are those that changed the tree of its key.
         """
@@ -333,7 +333,7 @@ class TreeLaws(Laws):
         assert store.node_commits(BOB, ()) == []
 
     def test_before_the_first_commit_there_was_nothing(self, store: Store) -> None:
-        """The tree is empty at 0 and at commits of other keys before its first."""
+        """The tree is empty at commit 0, and at commits of other keys before its first commit."""
         before = write(store, Put(("a",), 1), scope=BOB).number
         write(store, Put(("a",), 1))
         for at in (0, before):
@@ -379,7 +379,7 @@ class ExpiryLaws(Laws):
         assert names(store, now=SOON) == ["b"]
 
     def test_an_expired_node_is_not_in_the_past_either(self, store: Store) -> None:
-        """An expiry before *now* hides a node at every moment that is read."""
+        """A node that expired before *now* is hidden from reads of every past commit, too."""
         first = write(store, Put(("a",), 1, SOON)).number
         write(store, Put(("b",), 1))
         assert names(store, now=SOON, at=first) == []
@@ -526,7 +526,7 @@ class ExpiryLaws(Laws):
         assert names(store, now=SWEPT) == ["b", "c"]
 
     def test_shrinking_tells_how_much_it_gave_back(self, store: Store) -> None:
-        """Shrinking returns the freed bytes: at most the request and a page, and 0 at the end."""
+        """Shrinking returns the number of freed bytes: at most the limit, and 0 at the end."""
         write(store, *[Put((f"n{n}",), "x" * 5_000, SOON) for n in range(40)])
         store.sweep(now=SWEPT)
         free, given = store.stats().free_bytes, list[int]()

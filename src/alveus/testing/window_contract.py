@@ -29,7 +29,7 @@ OFTEN_S = 1e-5  # of the interpreter; no test waits for it
 
 
 def numbered(number: int, *, long: int = 1) -> Observation:
-    """Return an observation with a number."""
+    """Return an observation whose texts contain *number*."""
     said = " ".join([f"answer {number}", *["and so on"] * (long - 1)])
     return Observation(f"question {number}", said)
 
@@ -37,8 +37,8 @@ def numbered(number: int, *, long: int = 1) -> Observation:
 class ContextContract:
     """The promises of every memory of an agent's window.
 
-    A test class inherits from it, and defines how to make a memory and how many observations the
-    memory shows::
+    A test class inherits from this class, and defines how to make a memory and how many
+    observations the memory shows::
 
         class TestLongest(ContextContract):
             shows = 20
@@ -51,9 +51,9 @@ class ContextContract:
         test_a_commit_keeps_a_copy = None  # its owner scores observations later
 
     Attributes:
-        shows: The most observations of a context. The memory leaves none out before.
-        budget: The budget of the memory's contexts, if it has one; large enough for *shows*
-            observations of `numbered`.
+        shows: The most observations of a context. Up to this number, a context shows all.
+        budget: The budget of the memory's contexts, if they have one. It must be large enough for
+            *shows* observations of `numbered`.
         seconds: How long threads compete.
     """
 
@@ -92,7 +92,7 @@ class ContextContract:
         assert context[:-1] == memory.context(None)
 
     def test_the_newest_is_shown_however_many_came(self, memory: ContextMemory) -> None:
-        """The newest observation is shown, whichever others were evicted."""
+        """The newest observation is shown, whichever other observations were evicted."""
         begins = memory.context(None)
         newest = filled(memory, 3 * self.shows + 1)[-1]
         pair = [*newest.messages] if self.shows else []
@@ -156,7 +156,7 @@ class ContextContract:
         assert memory.context(PROMPT) == context
 
     def test_purge_empties(self, memory: ContextMemory) -> None:
-        """Purge keeps the fixed messages, and the memory accepts commits. `reset` is the same."""
+        """Purge removes all observations, and commits are possible again. `reset` does the same."""
         begins = memory.context(None)
         for forget in (memory.purge, memory.reset):
             filled(memory, 3)
@@ -182,7 +182,7 @@ class ContextContract:
             assert (newest.messages in pairs(context, begins)) == (fits and self.shows > 0)
 
     def test_a_prompt_is_never_cut(self, memory: ContextMemory) -> None:
-        """A prompt over the budget is refused; any other is shown whole."""
+        """A prompt over the budget is refused. Any other prompt is shown whole."""
         most = None if self.budget is None else self.budget.tokens
         prompt = Message("and so on " * (1000 if most is None else most))
         if most is None:
@@ -194,13 +194,11 @@ class ContextContract:
     # --- threads ------------------------------------------------------------------------------
 
     def test_threads_may_share_it(self, memory: ContextMemory) -> None:
-        """Each context shows one moment: complete observations, in order, each once.
+        """A context shows the memory at one moment: complete observations, in order, each once.
 
-        Eight threads commit and read. A context has at least the observations acknowledged before
-        the
-        call, and at most those begun before its end. Where commits return the evicted observations,
-        each
-        observation is either evicted or held, once.
+        Eight threads commit and read. A context has at least the observations whose commits ended
+        before the call, and at most those whose commits began before its end. If commits return the
+        evicted observations, each observation is either evicted once or held once.
         """
         begins, gone = memory.context(None), list[object]()
         begun, done, made = CallCounter(), CallCounter(), dict[Message, str]()
