@@ -50,10 +50,10 @@ from alveus.values.storable import Value, checked_name, counted, flag, moment, v
 from alveus.values.times import Zone
 
 MOVED = (StaleItem, DuplicateItem)
-"""Errors of a change after others changed the items that it read; the change starts again."""
+"""Errors of a change if others changed the items that it had read. The change then starts again."""
 
 REACH = 256
-"""Most messages that are searched for the tool call of an answer."""
+"""Most messages in which the tool call of an answer is searched for."""
 
 
 @suggest_names_in
@@ -78,17 +78,17 @@ class ConversationMemory:
 
     @property
     def name(self) -> str:
-        """The name of its set within the key."""
+        """The name of the conversation, which is also the name of its set within the key."""
         return self._ref.name
 
     @property
     def ref(self) -> SetRef:
-        """The reference of its set, for other parts of alveus."""
+        """The reference of the conversation's set, for other parts of alveus."""
         return self._ref
 
     @property
     def zone(self) -> Zone:
-        """The time zone of messages without one."""
+        """The time zone of messages whose timestamp has no offset."""
         return self._writer.timezone if self._zone is None else self._zone
 
     # --- adding -------------------------------------------------------------------------------
@@ -102,15 +102,16 @@ class ConversationMemory:
     ) -> list[str]:
         """Add one message or several; return their ids, in order.
 
-        A message whose id exists leaves the stored message unchanged. A message without an id gets
-        one. The `timestamp` of a message (ISO 8601, or Unix time) is the time of its item. A
-        message without a timestamp, or with one of the last minute, has the time of the commit. The
-        offset of a timestamp is kept, and "yesterday" in the message refers to it; without an
-        offset, the timezone of the conversation applies.
+        If the id of a message exists, the stored message stays unchanged. A message without an id
+        gets a new id. The `timestamp` of a message (ISO 8601, or Unix time) is the time of its
+        item. A message without a timestamp, or with a timestamp of the last minute, has the time of
+        the commit. The offset of a timestamp is kept and defines the day that "yesterday" in the
+        message means. Without an offset, the timezone of the conversation applies.
 
         Args:
             marks: The marks of the messages.
-            idempotency_key: A second call with it changes nothing and returns the same ids.
+            idempotency_key: A second call with the same key changes nothing and returns the same
+                ids.
 
         Raises:
             InvalidInput: A value is not a message, or cannot be stored; nothing was added.
@@ -153,15 +154,15 @@ class ConversationMemory:
         """Return messages in order, as they were added, with their ids.
 
         Args:
-            mark: Only messages with this mark.
-            exclude_mark: Only messages without this mark.
+            mark: Return only messages with this mark.
+            exclude_mark: Return only messages without this mark.
             prepend_summary: Start with the summary, if there is one, as a user message with the id
                 `SUMMARY`.
-            recent_n: Only the last *recent_n* messages. If the first of them answers a tool call,
-                the call and the messages after it are included. 0 means none.
+            recent_n: Return only the last *recent_n* messages; 0 returns none. If the first of them
+                answers a tool call, the call and the messages after it are included.
 
         Raises:
-            InvalidValue: A mark is not a text (a TypeError).
+            InvalidValue: A mark is not a text. This error is a TypeError, too.
             InvalidInput: A mark is empty, or *recent_n* is negative.
         """
         flag(prepend_summary, "prepend_summary")
@@ -184,14 +185,14 @@ class ConversationMemory:
     ) -> list[dict[str, Any]]:
         """Return the prompt of the conversation: the summary, and the messages after it.
 
-        The messages have OpenAI's form: role, content, name, and the tool calls; urls are text. A
-        call without all of its answers is left out, unless it is the last message. An answer
-        without its call is left out, too. See `get_memory` for the arguments. If there is no
-        summary, messages with the mark `COMPRESSED` are included.
+        The messages have OpenAI's form: role, content, name, and the tool calls; urls are a part of
+        the text. A call without all of its answers is left out, unless it is the last message. An
+        answer without its call is left out, too. If there is no summary, messages with the mark
+        `COMPRESSED` are included. See `get_memory` for the other arguments.
 
         Args:
-            for_chat: Return the form for a `ChatModel`: tool calls and parts as text, with separate
-                urls.
+            for_chat: Return messages in the form for a `ChatModel`: tool calls and other parts of
+                the content are text, and urls are in a separate field.
         """
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
@@ -210,7 +211,7 @@ class ConversationMemory:
         return [head, *shown] if text and prepend_summary else shown
 
     def size(self) -> int:
-        """Return the number of messages; the summary does not count."""
+        """Return the number of messages. The summary does not count."""
         count = self._writer.count(self._ref)
         return count - (self._summary() is not None) if count else 0
 
@@ -227,9 +228,9 @@ class ConversationMemory:
         where: Where | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
     ) -> Hits:
-        """Return the messages that answer *query* best: see `MemorySet.search`.
+        """Return the messages that answer *query* best; see `MemorySet.search`.
 
-        Search finds summarized messages like all others; it never returns the summary.
+        The search finds messages that were summarized, too. It never returns the summary.
         """
         parts: list[Where] = [{"not": {"$id": SUMMARY}}]
         if mark is not None:
@@ -244,7 +245,7 @@ class ConversationMemory:
     def _consistent(
         self, read: Callable[[StoredItem | None], list[StoredItem]]
     ) -> tuple[list[StoredItem], StoredItem | None]:
-        """Return the result of *read* and the summary, both of one moment.
+        """Call *read* with the summary; return its result, and the summary of the same moment.
 
         If another process changes the summary meanwhile, *read* is called again.
         """
@@ -263,7 +264,10 @@ class ConversationMemory:
         recent_n: int | None,
         summary: StoredItem | None,
     ) -> list[StoredItem]:
-        """Return the chosen messages; leave out messages and blocks that *summary* covers."""
+        """Return the messages that the arguments of `get_memory` choose, oldest first.
+
+        If *exclude_mark* is `COMPRESSED`, messages and blocks that *summary* covers are left out.
+        """
         has = None if mark is None else message_items.checked_mark(mark)
         lacks = (
             None
@@ -294,7 +298,11 @@ class ConversationMemory:
         return found[::-1]
 
     def _newest(self, *, open_only: bool = False) -> Iterator[StoredItem]:
-        """Yield messages, newest first; *open_only* stops where all older ones are summarized."""
+        """Yield messages, newest first.
+
+        Args:
+            open_only: Stop at the last message up to which the summary covers all messages.
+        """
         last = noted(self._summary()).get("upto") if open_only else None
         for stored in self._messages.items(newest_first=True):
             if last is not None and stored.record.id == last:
@@ -314,7 +322,7 @@ class ConversationMemory:
         return self._set.delete(wanted) if wanted else 0
 
     def delete_by_mark(self, mark: str | Iterable[str]) -> int:
-        """Delete the messages with a mark, or with any of several; return their number."""
+        """Delete the messages that have a mark, or one of several; return their number."""
         marks = message_items.checked_marks(mark, "mark")
         if not marks:
             return 0
@@ -326,7 +334,7 @@ class ConversationMemory:
         return self._set.clear() - had_summary
 
     def forget(self, msg_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
-        """Erase messages for good, and the summary that was made from them.
+        """Erase messages for good, and the summaries that were made from them.
 
         See `MemorySet.forget`. The next compression summarizes the remaining messages.
         """
@@ -343,9 +351,9 @@ class ConversationMemory:
         """Give messages a mark, remove a mark, or replace a mark by another.
 
         Args:
-            new_mark: The mark to add; None removes *old_mark*.
-            old_mark: Only messages with this mark; None means all.
-            msg_ids: Only these messages; None means all.
+            new_mark: The mark to add. If None, *old_mark* is removed.
+            old_mark: If given, only messages with this mark change, and lose this mark.
+            msg_ids: If given, only these messages change.
 
         Returns:
             The number of changed messages.
@@ -383,7 +391,10 @@ class ConversationMemory:
         )
 
     def _unbounded(self) -> list[ItemChange]:
-        """Return the change that records that messages before the summary's end are open again."""
+        """Return the change after which the summary no longer covers all messages up to its last.
+
+        Readers then look at the mark of each message. Return no change if there is no summary.
+        """
         stored = self._summary()
         if stored is None or noted(stored).get("upto") is None:
             return []
@@ -392,7 +403,7 @@ class ConversationMemory:
 
     @property
     def summary(self) -> str:
-        """The summary of the messages with the mark `COMPRESSED`; "" if there is none."""
+        """The summary of the messages with the mark `COMPRESSED`; "" if there is no summary."""
         return text_of_summary(self._summary())
 
     def _summary(self) -> StoredItem | None:
@@ -404,8 +415,9 @@ class ConversationMemory:
         """Replace the summary, and in the same commit mark messages as compressed.
 
         Args:
-            summary: The new text; "" removes the summary.
-            msg_ids: The messages that the summary covers, in addition to the marked ones.
+            summary: The new text. "" removes the summary.
+            msg_ids: Ids of messages that the summary covers, in addition to the messages that have
+                the mark already.
 
         Returns:
             The number of newly marked messages.
@@ -439,10 +451,14 @@ class ConversationMemory:
         heads: Sequence[StoredItem] = (),
         open_: Sequence[StoredItem] = (),
     ) -> None:
-        """Commit a summary that replaces *before*, and mark *chosen* messages.
+        """Commit a summary that replaces *before*, and mark the *chosen* messages as compressed.
 
-        The summary also covers *heads*, the first blocks of split messages. Messages of *open_*
-        lose a mark whose summary was forgotten.
+        Args:
+            said: The text of the summary as "content", and further notes.
+            upto: The id of the message up to which the summary covers all messages, or None.
+            heads: The split messages, whose first blocks the summary covers, too.
+            open_: Messages that no summary covers. They lose the mark `COMPRESSED`, if they have it
+                from a summary that was forgotten.
 
         Raises:
             StaleItem: A message changed since it was read; nothing was changed.
@@ -468,7 +484,10 @@ class ConversationMemory:
         links: Sequence[Link],
         pairs: Sequence[tuple[StoredItem, Sequence[str]]],
     ) -> None:
-        """Commit a new summary, or none, together with new marks of messages."""
+        """Commit new marks of messages, and replace the summary *before* by *value*.
+
+        If *value* is None, the summary is removed.
+        """
         messages = self._messages
         retired = [] if before is None else messages.retired([before])
         ids: list[Value] = [stored.record.id for stored, _ in pairs]
@@ -496,32 +515,35 @@ class ConversationMemory:
         model: ChatModel | Summariser | None = None,
         max_tokens: int = MAX_TOKENS,
     ) -> Compressed:
-        """Summarize all messages but the newest; no message is lost.
+        """Summarize all messages except the newest. No message is lost.
 
-        The new summary includes the previous one. Summarized messages stay in the set, searches
-        find them, and they get the mark `COMPRESSED` in the same commit; a long conversation takes
-        a commit per `MOST_AT_ONCE` messages. The newest request and tool calls without an answer
-        are not summarized; a call and its answers are summarized together. With *keep_tokens*, a
-        message of several blocks may be split: the summary covers its first blocks, and prompts
-        include the others until they are summarized, too. The stored message stays whole.
+        The new summary includes the previous summary. Summarized messages stay in the set, and
+        searches find them. In the commit of the summary they get the mark `COMPRESSED`; a long
+        conversation takes a commit per `MOST_AT_ONCE` messages. The newest request and tool calls
+        without an answer are not summarized; a call and its answers are summarized together. With
+        *keep_tokens*, a message of several blocks may be split: the summary covers its first
+        blocks, and prompts include the other blocks until they are summarized, too. The stored
+        message stays whole.
 
         Args:
-            keep_recent: How many of the last messages to keep, by default three; a tool call with
-                its answers counts as one.
-            keep_tokens: Instead, keep as many of the last messages as fit into this number of
-                tokens, and of the message before them the last blocks that fit.
+            keep_recent: How many of the last messages to keep, by default three. A tool call with
+                its answers counts as one message.
+            keep_tokens: If given, keep as many of the last messages as fit into this number of
+                tokens, and of the message before them the last blocks that fit. *keep_recent*
+                cannot be given as well.
             trigger_tokens: Compress only if the summary and the messages after it have this many
-                tokens; a `Budget` also sets the token counter.
+                tokens or more. A `Budget` also sets the token counter.
             beside_tokens: Tokens of the prompt outside of the conversation, such as instructions;
                 they count for `trigger_tokens` and `keep_tokens`.
-            model: A language model or a summariser that makes the summary. If it fails, or without
-                one, sentences are selected.
+            model: A language model or a summariser that makes the summary. Without a model, or if
+                the model fails, the summary consists of selected sentences.
             max_tokens: Most tokens of the summary.
 
         Raises:
             InvalidInput: An argument is invalid; nothing was changed.
             ModelMissing, ModelClosed, ScriptEnded: The model cannot be called at all.
-            StaleItem, DuplicateItem: Others kept changing the messages that it read.
+            StaleItem, DuplicateItem: Each try failed, because others changed the messages that it
+                had read.
         """
         policy = SummaryPolicy.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
         budget, summing = policy.budget, Summing(model, max_tokens)
@@ -540,7 +562,10 @@ class ConversationMemory:
         return Compressed(done, summary, made.by, made.because, size)
 
     def _open(self) -> tuple[list[StoredItem], StoredItem | None]:
-        """Return the whole messages that no summary covers, oldest first; and the summary."""
+        """Return the messages that the summary does not cover as a whole, and the summary.
+
+        The messages come oldest first. A split message is among them, as a whole.
+        """
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
             newest = self._newest(open_only=summary is not None)
@@ -555,7 +580,10 @@ class ConversationMemory:
     def _sum_up_all(
         self, policy: SummaryPolicy, summing: Summing, steps: list[tuple[int, Summary]]
     ) -> None:
-        """Summarize all due messages, a commit per `MOST_AT_ONCE`; append the steps to *steps*."""
+        """Summarize all messages that are due, with a commit per `MOST_AT_ONCE` messages.
+
+        The number of messages and the summary of each commit are appended to *steps*.
+        """
         open_, summary = self._open()
         split, text = Split.of(noted(summary)), text_of_summary(summary)
         turns = [message_items.model_message(rest_of(stored, split)) for stored in open_]
@@ -579,7 +607,11 @@ class ConversationMemory:
         open_: Sequence[StoredItem],
         summing: Summing,
     ) -> Summary:
-        """Commit a summary of the previous summary, *part*, and the blocks of a split message."""
+        """Make and commit a new summary; return it.
+
+        It covers the previous summary, the messages in *part*, and the first blocks of the message
+        that *divided* splits.
+        """
         before = self._summary()
         split = Split.of(noted(before))
         heads = [one for one in open_ if divided is not None and one.record.id == divided.id]
@@ -598,14 +630,17 @@ class ConversationMemory:
         return made
 
     def uncompress(self) -> int:
-        """Undo the last summary: the previous one is restored, and its messages are open again.
+        """Undo the last summary, and restore the previous summary, if there was one.
+
+        The messages that only the last summary covered lose the mark `COMPRESSED`: they are part of
+        prompts again.
 
         Returns:
-            The number of messages that are open again.
+            The number of these messages.
 
         Raises:
             NotFound: There is no summary.
-            Unusable: Inside the batch that made the summary.
+            Unusable: The call is inside the batch that made the summary.
         """
         return call_with_retries(self._undone, on=MOVED)
 
@@ -639,7 +674,7 @@ class ConversationMemory:
     # --- the whole state ----------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the conversation as JSON: messages with their marks, and the summary."""
+        """Return the whole conversation as JSON: its messages with their marks, and the summary."""
         found = [*self._newest()][::-1]
         content = [
             [message_items.as_message(stored), message_items.marks_of(stored)] for stored in found
@@ -649,13 +684,14 @@ class ConversationMemory:
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002 - as AgentScope has it
         """Replace the conversation by a result of `state_dict`, in one commit.
 
-        Older states, with messages but no marks, work too.
+        Older states, which have messages without marks, work, too.
 
         Args:
-            strict: Raise for a state without content; otherwise treat it as empty.
+            strict: True to raise for a state without content; False to treat this state as empty.
 
         Raises:
-            InvalidState: The state has no content (a KeyError); nothing was changed.
+            InvalidState: The state has no content; nothing was changed. This error is a KeyError,
+                too.
             InvalidInput: *state* is not a state; nothing was changed.
         """
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -677,12 +713,16 @@ class ConversationMemory:
 
 
 def noted(summary: StoredItem | None) -> Mapping[str, Any]:
-    """Return the notes of a summary: `upto`, its last message; `under`, its previous version."""
+    """Return the notes of a summary, or {} if there is no summary.
+
+    "upto" is the id of the message up to which the summary covers all messages; "under" is the
+    version of the previous summary.
+    """
     return {} if summary is None else message_items.value_of(summary)
 
 
 def text_of_summary(summary: StoredItem | None) -> str:
-    """Return the text of a summary; "" if there is none."""
+    """Return the text of a summary, or "" if there is no summary."""
     return "" if summary is None else summary.record.text or ""
 
 
@@ -693,7 +733,7 @@ def summary_item(value: Mapping[str, Any], time: int | None) -> Item:
 
 
 def message_ids(given: object) -> list[str]:
-    """Return distinct message ids, from a list or a single id."""
+    """Return the message ids in a list, each once, or a single id as a list."""
     if isinstance(given, str):
         given = [given]
     if isinstance(given, bytes) or not isinstance(given, Iterable):

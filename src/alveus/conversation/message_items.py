@@ -55,17 +55,17 @@ _OF_SERVERS = ("name", *_IMPORTED, "images")
 """Fields that servers accept besides role and content; `tool_name` and `images` are Ollama's."""
 
 _ABSENT = "without"
-"""The field of an item's value that names the missing fields of a message: role or content."""
+"""The field of an item's value that names which of "role" and "content" a message does not have."""
 
 JUST_NOW = timedelta(minutes=1)
-"""A message that is added within this time of its timestamp gets the time of its commit.
+"""A message gets the time of its commit if it is added within this time after its timestamp.
 
-Timestamps often have a precision of one second; they would change the order among messages without
+Timestamps often have a precision of one second. They would change the order among messages without
 a timestamp.
 """
 
 _MILLISECONDS = 1e11
-"""Unix times from this number on are in milliseconds: in seconds this is the year 5138."""
+"""Unix times from this number on count milliseconds: in seconds this number is in the year 5138."""
 
 
 def listed(messages: object) -> list[dict[str, Any]]:
@@ -107,14 +107,18 @@ def is_response_item(message: Mapping[str, Any]) -> bool:
 
 
 def _role_of(message: Mapping[str, Any]) -> str:
-    """Return the role of a message; of a Responses item, the role of its author."""
+    """Return the role of a message. For a Responses item, return the role of its author."""
     if is_response_item(message) and message["type"].endswith("_output"):
         return "tool"
     return message.get("role", "assistant")
 
 
 def id_of(message: Mapping[str, Any]) -> str | None:
-    """Return the id in a message; None if it needs a new one."""
+    """Return the id in a message, or None if the message has none.
+
+    Raises:
+        InvalidInput: The id is not a valid name, or is the id of the summary.
+    """
     found = message.get("id")
     if found is None:
         return None
@@ -131,13 +135,14 @@ def as_item(
 ) -> Item:
     """Return the item that stores a message.
 
-    Its value is the result of `Message.to_dict`, so that prompts can show it; `more` has further or
-    different fields of the message. Reasoning of a model is left out, except reasoning with a
-    signature, which is kept outside of the text. See `valid_text` for invalid text; the metadata
-    has the number of replaced characters.
+    The value of the item has the form of `Message.to_dict`, so that prompts can show it. Its field
+    "more" has the fields of the message that this form does not have, or has in another form.
+    Reasoning of a model is left out, except reasoning with a signature, which is kept outside of
+    the text. Invalid text is replaced as by `valid_text`, and the metadata has the number of
+    replaced characters.
 
     Args:
-        zone: The time zone of a message without one.
+        zone: The time zone of a message whose timestamp has no offset.
     """
     message = message_without_thoughts(message)
     message, replaced = valid_text({name: message[name] for name in message if name != "id"})
@@ -176,10 +181,10 @@ def as_item(
 
 
 def time_of(timestamp: object, zone: Zone) -> datetime | None:
-    """Return the time in a message's timestamp; None if it has no readable one.
+    """Return the time that a message's timestamp gives, or None if it gives none.
 
-    ISO 8601, or Unix time in seconds or milliseconds. A time with an offset keeps it; otherwise
-    *zone* applies.
+    The timestamp may be ISO 8601, or Unix time in seconds or milliseconds. A time with an offset
+    keeps the offset; otherwise *zone* applies.
     """
     try:
         if isinstance(timestamp, str):
@@ -198,12 +203,15 @@ def time_of(timestamp: object, zone: Zone) -> datetime | None:
 def in_order(items: Sequence[Item], now: int | None, last: int = 0) -> list[Item]:
     """Return items of messages with times that keep the given order.
 
+    An item without a time gets the time of the next item that has one. If no next item has a time,
+    it stays without one, and will get the time of the commit.
+
     Args:
+        now: The time, in microseconds. Items whose times are within `JUST_NOW` before it, or later,
+            lose them, and so get the time of the commit. If None, all items keep their times.
         last: The time of the last stored message, in microseconds. If it is in the future, because
-            a clock was ahead, items that would get the time of the commit get this time, so that
-            they follow that message.
-        now: In microseconds. Items with times later than `JUST_NOW` before it get the time of the
-            commit. None keeps all times.
+            a clock was ahead, items get this time instead of the time of the commit, so that they
+            follow that message.
     """
     latest = None if now is None else moment(now) - JUST_NOW
     times: list[datetime | None] = []
@@ -235,7 +243,7 @@ def _ids(message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _named(found: object, kinds: Sequence[str] | None) -> list[str]:
-    """Return the ids of the dicts in a list that have one of *kinds*."""
+    """Return the ids of the dicts in a list whose type is one of *kinds*; None allows any type."""
     dicts = _dicts(found)
     some = [one for one in dicts if kinds is None or one.get("type") in kinds]
     return _texts([one.get("tool_use_id", one.get("id")) for one in some])
@@ -256,7 +264,7 @@ def _texts(found: object) -> list[str]:
 
 
 def text_of_message(message: Mapping[str, Any]) -> str:
-    """Return the text of a message: its content, or else its calls."""
+    """Return the text of a message: its content, or if that is no text, its parts and calls."""
     content = message.get("content")
     if isinstance(content, str) and content:
         return content
@@ -287,7 +295,7 @@ def _said(found: object) -> str:
 
 
 def _written(found: object) -> str:
-    """Return a text unchanged, and another value as JSON.
+    """Return a text unchanged, and any other value as JSON.
 
     Raises:
         InvalidValue: The value cannot be stored.
@@ -298,7 +306,7 @@ def _written(found: object) -> str:
 
 
 def whole_text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message followed by its urls, a line each."""
+    """Return the text of a message, followed by its urls on separate lines."""
     return append_urls(text_of_message(message), _urls(message))
 
 
@@ -325,14 +333,20 @@ def _block(part: Mapping[str, Any]) -> str:
 
 
 def value_of(stored: StoredItem) -> dict[str, Any]:
-    """Return the decoded value of an item; a plain text becomes the value of a message."""
+    """Return the value of a message's item. If it is a plain text, return the value of a message.
+
+    Imports store messages as plain texts.
+    """
     item = item_of(stored)
     value: object = item.value
     return cast("dict[str, Any]", value) if isinstance(value, dict) else _value_of_text(item)
 
 
 def _value_of_text(item: Item) -> dict[str, Any]:
-    """Return the value that `as_item` would store for a text message, as an import wrote it."""
+    """Return the value that `as_item` would store for a message that an import stored as a text.
+
+    The import keeps other fields of the message in the item's metadata.
+    """
     message: dict[str, Any] = {"role": item.role or "user", "content": item.value}
     if item.speaker is not None:
         message["name"] = item.speaker
@@ -356,10 +370,10 @@ def as_message(stored: StoredItem) -> dict[str, Any]:
 
 
 def for_model(stored: StoredItem) -> dict[str, Any]:
-    """Return a message in the form of a model's server, in the format in which it was added.
+    """Return a message in a form that a model's server accepts.
 
-    The format is OpenAI's, Ollama's, Anthropic's blocks, or an item of OpenAI's Responses. Content
-    of other kinds, and urls, become text.
+    The message keeps the format in which it was added: OpenAI's, Ollama's, Anthropic's blocks, or
+    an item of OpenAI's Responses. Content in another format, or with urls, becomes text.
     """
     message = as_message(stored)
     if is_response_item(message):
@@ -382,7 +396,7 @@ def _names_a_call(message: Mapping[str, Any]) -> bool:
 
 
 def for_chat(stored: StoredItem) -> dict[str, Any]:
-    """Return a message for a `ChatModel`: the whole text, and its urls."""
+    """Return a message in the form for a `ChatModel`: its text, and its urls in a field."""
     message = as_message(stored)
     role, name = message.get("role") or "assistant", message.get("name")
     made: dict[str, Any] = {
@@ -399,7 +413,7 @@ def for_chat(stored: StoredItem) -> dict[str, Any]:
 def model_message(stored: StoredItem) -> Message:
     """Return a message for counting tokens and for matching tool calls with their answers.
 
-    Calls that the message answers itself, in its blocks, are left out.
+    Tool calls that the same message answers, in its blocks, are left out.
     """
     value = value_of(stored)
     role = value.get("role")
@@ -412,13 +426,13 @@ def model_message(stored: StoredItem) -> Message:
 
 
 def blocks_of(stored: StoredItem) -> list[Any]:
-    """Return the content blocks of a message; none if it has fewer than two."""
+    """Return the content blocks of a message, or an empty list if it has fewer than two."""
     blocks = as_list(as_dict(value_of(stored).get("more")).get("content"))
     return blocks if len(blocks) > 1 and len(_dicts(blocks)) == len(blocks) else []
 
 
 def with_blocks(stored: StoredItem, blocks: Sequence[Any]) -> StoredItem:
-    """Return a message with only these content *blocks*, for reading only."""
+    """Return a copy of a message with only these content *blocks*. The copy must not be stored."""
     message = as_message(stored) | {"content": list(blocks)}
     item = as_item(message, [], stored.record.session or "")
     record = replace(stored.record, value=wire.encode(item.value), text=item.text)
@@ -435,10 +449,10 @@ def line_of(stored: StoredItem) -> str:
 
 
 def checked_mark(mark: object, what: str = "mark") -> str:
-    """Return a mark.
+    """Return *mark* if it is valid.
 
     Raises:
-        InvalidValue: The mark is not a text (and a TypeError).
+        InvalidValue: The mark is not a text. This error is a TypeError, too.
         InvalidInput: The mark is empty.
     """
     if not isinstance(mark, str):
@@ -447,7 +461,7 @@ def checked_mark(mark: object, what: str = "mark") -> str:
 
 
 def checked_marks(marks: object, what: str = "marks") -> list[str]:
-    """Return distinct marks, from a list or a single mark. See `checked_mark`."""
+    """Return the marks in a list, each once, or a single mark as a list. See `checked_mark`."""
     if marks is None:
         return []
     if isinstance(marks, str):
@@ -475,7 +489,7 @@ def marks_without(stored: StoredItem, mark: str) -> list[str]:
 
 
 def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
-    """Return the item of a message with other marks; its position stays."""
+    """Return the item of a message with other marks. The message keeps its position."""
     item = item_of(stored)
     metadata = {key: kept for key, kept in item.metadata.items() if key != MARKS}
     return replace(item, metadata=metadata | ({MARKS: list(marks)} if marks else {}))
@@ -485,10 +499,15 @@ def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
 
 
 def of_state(listed_: object, session: str, now: int, zone: Zone) -> list[Item]:
-    """Return the items of the messages in a conversation's state, as of *now*.
+    """Return the items for the messages in a conversation's state.
 
     Args:
-        zone: The time zone of a message without one.
+        listed_: The "content" of the state: messages, or pairs of a message and its marks.
+        now: The time, in microseconds; see `in_order`.
+        zone: The time zone of a message whose timestamp has no offset.
+
+    Raises:
+        InvalidInput: *listed_* is not the content of a state.
     """
     if not isinstance(listed_, list | tuple):
         raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")

@@ -23,10 +23,10 @@ MAX_TOKENS = 512
 """Default limit of tokens of a summary."""
 
 KEEP_RECENT = 3
-"""Default number of the last units to keep."""
+"""Default number of last units to keep. A unit is a message, or a tool call with its answers."""
 
 MOST_AT_ONCE = 1_000
-"""Messages that one commit summarizes: a longer conversation takes several."""
+"""Most messages that one commit summarizes. A longer conversation takes several commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,9 @@ class Compressed:
     Attributes:
         messages: The number of newly summarized messages.
         summary: The current summary; "" if there is none.
-        by: The maker: ``extractive``, or ``model:`` and its name; "" if nothing was done.
-        because: The reason why the model did not make it; else "".
+        by: The maker of the summary: ``extractive``, or ``model:`` and the name of the model; "" if
+            nothing was done.
+        because: The reason why the model did not make the summary; otherwise "".
         tokens: Tokens of the new prompt: the summary, and the messages after it.
     """
 
@@ -50,7 +51,7 @@ class Compressed:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A message whose first blocks are in the summary, and the others in the prompt.
+    """A split message: the summary covers its first blocks, and prompts show the other blocks.
 
     Attributes:
         id: The id of the message.
@@ -62,17 +63,20 @@ class Split:
 
     @classmethod
     def of(cls, noted: Mapping[str, Any]) -> Self | None:
-        """Return the split in a summary's notes; None if there is none."""
+        """Return the split message that a summary's notes name, or None if they name none."""
         found: object = noted.get("split")
         return None if found is None else cls(**cast("dict[str, Any]", found))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the split as a summary's notes store it."""
+        """Return the split in the form that a summary's notes store."""
         return {"id": self.id, "blocks": self.blocks}
 
 
 def rest_of(stored: StoredItem, split: Split | None) -> StoredItem:
-    """Return the part of a message that no summary covers: all, or the blocks after its split."""
+    """Return the part of a message that *split* does not cover.
+
+    This is the whole message, unless *split* is of this message.
+    """
     if split is None or stored.record.id != split.id:
         return stored
     blocks = blocks_of(stored)  # fewer if the message changed: then return it whole
@@ -80,7 +84,7 @@ def rest_of(stored: StoredItem, split: Split | None) -> StoredItem:
 
 
 def head_of(stored: StoredItem, before: Split | None, split: Split) -> StoredItem:
-    """Return the blocks of a message that *split* covers, without blocks of an earlier split."""
+    """Return the blocks of a message that *split* covers, but not the earlier split *before*."""
     start = before.blocks if before is not None and before.id == split.id else 0
     return with_blocks(stored, blocks_of(stored)[start : split.blocks])
 
@@ -91,10 +95,11 @@ class SummaryPolicy:
 
     Attributes:
         recent: The number of last units to keep; a tool call with its answers is one unit.
-        tokens: Keep as many of the last units as fit into this number of tokens, instead of
-            *recent*; or None.
+        tokens: If given, as many of the last units are kept as fit into this number of tokens, and
+            *recent* does not count.
         beside: Tokens of the prompt outside of the conversation; they count, too.
-        budget: The token counter, and the size at which to summarize; None means always.
+        budget: The token counter; its `tokens` are the size from which on a conversation is
+            summarized. If they are None, a conversation of any size is summarized.
     """
 
     recent: int = 0
@@ -106,7 +111,11 @@ class SummaryPolicy:
     def of(
         cls, recent: int | None, tokens: int | None, beside: int, trigger: int | Budget | None
     ) -> Self:
-        """Return the policy of a caller's arguments."""
+        """Return the policy that a caller's arguments of `compress` ask for.
+
+        Raises:
+            InvalidInput: An argument is invalid, or two of them exclude each other.
+        """
         budget = Budget.of(trigger)
         counted(beside, "beside_tokens", least=0)
         if tokens is None:
@@ -142,10 +151,14 @@ NOTHING = SummaryPolicy()
 def summed_up(
     open_: Sequence[StoredItem], policy: SummaryPolicy, split: Split | None = None
 ) -> tuple[list[StoredItem], Split | None]:
-    """Return the open messages to summarize now, and a split message.
+    """Return the messages to summarize now, and the message to split, or None.
 
     The last units, the newest request, and calls without an answer are kept. The message before the
-    kept ones is split if some of its last blocks fit, too.
+    last units is split if some of its last blocks fit into the policy's tokens, too.
+
+    Args:
+        open_: The messages that no summary covers, oldest first.
+        split: The split message of the current summary, if there is one.
     """
     turns = [model_message(rest_of(stored, split)) for stored in open_]
     found = _units(turns)
@@ -172,9 +185,9 @@ def summed_up(
 def _divided(
     unit: Sequence[StoredItem], before: Split | None, budget: Budget, room: int
 ) -> Split | None:
-    """Return the split of a unit's first message that leaves blocks of size *room*, or None.
+    """Return a split of a unit's first message whose remaining blocks fit into *room* tokens.
 
-    A call and its answer stay together.
+    A call and its answer stay together. Return None if no split fits.
     """
     head, blocks = unit[0], blocks_of(unit[0])
     others = [model_message(stored) for stored in unit[1:]]
@@ -188,14 +201,14 @@ def _divided(
 
 
 def _lacks(messages: Sequence[Message]) -> set[str]:
-    """Return the ids of calls that *messages* answer but do not contain."""
+    """Return the ids of tool calls that *messages* answer but do not contain."""
     return {call for unit in _units(messages) for call in unit.lacks}
 
 
 def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:
-    """Return messages, except calls without answers and answers without calls.
+    """Return messages, except tool calls without answers and answers without calls.
 
-    A call without its answer is included only if it is the last message.
+    A call without an answer is included if it is the last message.
     """
     turns = [model_message(stored) for stored in messages]
     left = {
@@ -227,7 +240,7 @@ def _waits(turns: Sequence[Message], unit: Unit) -> bool:
 
 
 class Summing:
-    """Makes rolling summaries with a model or a summariser, or by selection if that fails."""
+    """Makes rolling summaries with a model or a summariser, and if it fails, selects sentences."""
 
     def __init__(self, model: ChatModel | Summariser | None, max_tokens: int) -> None:
         self._max = max_tokens
@@ -256,7 +269,7 @@ class Summing:
         return made
 
     def _made(self, summariser: Summariser, texts: Sequence[str]) -> Summary:
-        """Return the summary of a summariser.
+        """Return the summary that a summariser makes of *texts*, checked.
 
         Raises:
             ModelFailed: The summariser returned no usable summary.
@@ -274,7 +287,10 @@ class Summing:
         return made
 
     def _extracted(self, before: str, lines: Sequence[str], because: str = "") -> Summary:
-        """Return a summary that includes the previous one unchanged, while both fit."""
+        """Return a summary of selected sentences, after the previous summary *before*.
+
+        The previous summary is included unchanged if there is room, and shortened otherwise.
+        """
         half = self._max // 2 if before else self._max
         made = self._plain.summarise(lines, max_tokens=half)
         text = made.text

@@ -209,7 +209,7 @@ class Facts:
     def entities(
         self, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> dict[str, int]:
-        """Return the number of facts that name each person, place or thing, most facts first."""
+        """Return the people, places and things that facts name, each with its number of facts."""
         return self._known(as_of, valid_at).entities()
 
     def neighbours(
