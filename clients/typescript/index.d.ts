@@ -207,7 +207,7 @@ export interface ConversationClear {
   call: "conversation.clear";
 }
 
-/** Summarize all messages but the newest; no message is lost. */
+/** Summarize all messages except the newest. No message is lost. */
 export interface ConversationCompress {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -216,11 +216,11 @@ export interface ConversationCompress {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.compress";
-  /** How many of the last messages to keep, by default three; a tool call with its answers counts as one. */
+  /** How many of the last messages to keep, by default three. A tool call with its answers counts as one message. */
   keep_recent?: number | null;
-  /** Instead, keep as many of the last messages as fit into this number of tokens, and of the message before them the last blocks that fit. */
+  /** If given, keep as many of the last messages as fit into this number of tokens, and of the message before them the last blocks that fit. *keep_recent* cannot be given as well. */
   keep_tokens?: number | null;
-  /** Compress only if the summary and the messages after it have this many tokens; a `Budget` also sets the token counter. */
+  /** Compress only if the summary and the messages after it have this many tokens or more. A `Budget` also sets the token counter. */
   trigger_tokens?: number | Budget | null;
   /** Tokens of the prompt outside of the conversation, such as instructions; they count for `trigger_tokens` and `keep_tokens`. */
   beside_tokens?: number;
@@ -237,13 +237,13 @@ export interface ConversationGetMemory {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.get_memory";
-  /** Only messages with this mark. */
+  /** Return only messages with this mark. */
   mark?: string | null;
-  /** Only messages without this mark. */
+  /** Return only messages without this mark. */
   exclude_mark?: string | null;
   /** Start with the summary, if there is one, as a user message with the id `SUMMARY`. */
   prepend_summary?: boolean;
-  /** Only the last *recent_n* messages. If the first of them answers a tool call, the call and the messages after it are included. 0 means none. */
+  /** Return only the last *recent_n* messages; 0 returns none. If the first of them answers a tool call, the call and the messages after it are included. */
   recent_n?: number | null;
 }
 
@@ -257,7 +257,7 @@ export interface ConversationLoadStateDict {
   keeps_times?: boolean;
   call: "conversation.load_state_dict";
   state: Record<string, any>;
-  /** Raise for a state without content; otherwise treat it as empty. */
+  /** True to raise for a state without content; False to treat this state as empty. */
   strict?: boolean;
 }
 
@@ -274,11 +274,11 @@ export interface ConversationMessages {
   mark?: string | null;
   exclude_mark?: string | null;
   prepend_summary?: boolean;
-  /** Return the form for a `ChatModel`: tool calls and parts as text, with separate urls. */
+  /** Return messages in the form for a `ChatModel`: tool calls and other parts of the content are text, and urls are in a separate field. */
   for_chat?: boolean;
 }
 
-/** Return the number of messages; the summary does not count. */
+/** Return the number of messages. The summary does not count. */
 export interface ConversationSize {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -289,7 +289,7 @@ export interface ConversationSize {
   call: "conversation.size";
 }
 
-/** Return the conversation as JSON: messages with their marks, and the summary. */
+/** Return the whole conversation as JSON: its messages with their marks, and the summary. */
 export interface ConversationStateDict {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -300,7 +300,7 @@ export interface ConversationStateDict {
   call: "conversation.state_dict";
 }
 
-/** The summary of the messages with the mark `COMPRESSED`; "" if there is none. */
+/** The summary of the messages with the mark `COMPRESSED`; "" if there is no summary. */
 export interface ConversationSummary {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -311,7 +311,7 @@ export interface ConversationSummary {
   call: "conversation.summary";
 }
 
-/** Undo the last summary: the previous one is restored, and its messages are open again. */
+/** Undo the last summary, and restore the previous summary, if there was one. */
 export interface ConversationUncompress {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -331,9 +331,9 @@ export interface ConversationUpdateCompressedSummary {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.update_compressed_summary";
-  /** The new text; "" removes the summary. */
+  /** The new text. "" removes the summary. */
   summary: string;
-  /** The messages that the summary covers, in addition to the marked ones. */
+  /** Ids of messages that the summary covers, in addition to the messages that have the mark already. */
   msg_ids?: string | Array<string>;
 }
 
@@ -346,11 +346,11 @@ export interface ConversationUpdateMessagesMark {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.update_messages_mark";
-  /** The mark to add; None removes *old_mark*. */
+  /** The mark to add. If None, *old_mark* is removed. */
   new_mark?: string | null;
-  /** Only messages with this mark; None means all. */
+  /** If given, only messages with this mark change, and lose this mark. */
   old_mark?: string | null;
-  /** Only these messages; None means all. */
+  /** If given, only these messages change. */
   msg_ids?: string | Array<string> | null;
 }
 
@@ -645,7 +645,7 @@ export interface FactsCost {
   options?: LearnOptions | null;
 }
 
-/** Return the number of facts that name each person, place or thing, most facts first. */
+/** Return the people, places and things that facts name, each with its number of facts. */
 export interface FactsEntities {
   call: "facts.entities";
   as_of?: number | string | null;
