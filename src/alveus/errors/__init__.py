@@ -3,61 +3,61 @@
 ::
 
     AlveusError
-    ├── InvalidInput (ValueError)      what was passed cannot be used; nothing was changed
+    ├── InvalidInput (ValueError)      an argument cannot be used; nothing was changed
     │   ├── InvalidValue (TypeError)       a value that cannot be stored
-    │   ├── InvalidPath                    a path into an exact tree
-    │   ├── InvalidName                    a space, key, set or id
+    │   ├── InvalidPath                    a path into an exact tree that cannot be used
+    │   ├── InvalidName                    a name of a space, key, set or item that cannot be used
     │   ├── InvalidTime                    a time without a zone, or out of range
     │   ├── InvalidState (KeyError)        a state to load lacks a field
     │   ├── NotJson (JSONDecodeError)      a text that is not JSON
     │   ├── InvalidFilter                  a `where=` that cannot be understood
     │   └── InvalidPlan                    a plan of compaction that cannot be carried out
-    ├── TreeConflict (ValueError)      the exact tree has something else at this path
-    │   ├── NotAnObject                    an object was needed, a value or nothing is there
-    │   └── ObjectInTheWay                 a value was to be set where an object is
+    ├── TreeConflict (ValueError)      an exact tree has something else at the path of a call
+    │   ├── NotAnObject                    an object is needed, but a value or nothing is there
+    │   └── ObjectInTheWay                 a value cannot be set at the path of an object
     ├── Conflict                       another writer was first; nothing was changed
-    │   ├── StaleRun                       its tree changed, or its lease or run was taken over
+    │   ├── StaleRun                       a tree changed, or a lease or a run was taken over
     │   ├── StaleItem                      an item has a newer version, or was deleted
-    │   ├── DuplicateItem                  an id is taken
+    │   ├── DuplicateItem                  an item with this id is already in the set
     │   ├── IdempotencyConflict            an idempotency key was used for another request
     │   ├── SetDefinitionConflict          a set exists with another definition
     │   ├── SetMoved                       a set changed since an add to it was checked
-    │   ├── CompactionChanged              items of a compaction to undo have changed
-    │   ├── LearningChanged                facts of a learning to undo have changed
-    │   ├── EmbedderConflict               a space remembers another embedder
+    │   ├── CompactionChanged              a compaction cannot be undone: its items have changed
+    │   ├── LearningChanged                a learning cannot be undone: its facts have changed
+    │   ├── EmbedderConflict               a space has vectors of another embedder
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         an item, set, run or file does not exist
     │   ├── NoSuchPlace (IndexError)       a memory of messages has no message at a position
     │   ├── OutputsPruned                  outputs past a position are no longer kept
     │   ├── HistoryPruned                  a moment of the past is no longer kept
-    │   └── Forgotten                      it was erased by a `forget`
+    │   └── Forgotten                      a `forget` erased the data
     ├── RunFailed                      an action, or code that it calls, failed
-    │   ├── RunParked                      a run whose outputs were awaited failed, and waits
-    │   ├── RunDiscarded                   a run whose outputs were awaited was discarded
+    │   ├── RunParked                      a run failed, and waits for a retry or a discard
+    │   ├── RunDiscarded                   a run was discarded, so it has no outputs
     │   ├── AgentChanged                   a run needs an action that its agent no longer has
     │   ├── PromptAborted                  a reasoner or a tool aborted a prompt
-    │   ├── NonDeterministicAction         a task made other durable calls when it was repeated
-    │   └── DurableCallFailed              a durable call raised, as its record says
+    │   ├── NonDeterministicAction         a repeated task made other durable calls than before
+    │   └── DurableCallFailed              a durable call raised an error that cannot be rebuilt
     ├── Rejected (ValueError)          a rule of admission keeps an item out of a set
     ├── RuleFailed                     a rule of admission raised or answered wrongly
     ├── LimitReached                   a limit was reached
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
-    │   ├── KeyFull                        a key's limit of items or bytes
-    │   ├── BudgetTooSmall                 a prompt's fixed part alone has more tokens than it may
-    │   ├── EpochsSpent                    a model was asked as often as one prompt may
-    │   ├── RunTooLong                     a run has done as many tasks as its agent may
-    │   └── TooLarge                       a value, text, path or batch beyond what is accepted
+    │   ├── KeyFull                        a key is at its limit of items or bytes
+    │   ├── BudgetTooSmall                 the fixed part of a prompt exceeds the budget of tokens
+    │   ├── EpochsSpent                    a model reached the limit of requests of one prompt
+    │   ├── RunTooLong                     a run reached its agent's limit of tasks
+    │   └── TooLarge                       a value, text, path or batch is larger than accepted
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
     │   ├── StoreBusy                      another process held the write lock too long
     │   ├── KeyBusy                        a key was busy with other writes for too long
     │   ├── SetBusy                        another thread or process compacts the set
-    │   ├── RunPending                     a run was not over in the time it was given
+    │   ├── RunPending                     a run did not end in the time that the caller waits
     │   ├── StoreFull                      the disk has no room
     │   └── StoreReadOnly                  the file or the handle cannot be written
     ├── ServerUnreachable (ConnectionError)  a server of alveus gave no answer
     ├── Unusable                       this handle or file cannot be used
     │   ├── StoreClosed                    used after close
-    │   │   └── SessionClosed (RuntimeError)   the same, of a session of the OpenAI Agents SDK
+    │   │   └── SessionClosed (RuntimeError)   a session of the OpenAI Agents SDK used after close
     │   ├── ForkedStore                    used in a child process after fork
     │   ├── NotPicklable (TypeError)       an open memory was pickled, or copied deeply
     │   ├── ModelMissing                   a language model lacks its package or its key
@@ -68,16 +68,16 @@
     │   ├── NotAStore                      the file is something else
     │   ├── StoreDamaged                   the store's file is damaged
     │   ├── StoreTooNew                    the file was written by a newer alveus
-    │   ├── StoreTooOld                    the tables are of an older alveus, and not yet migrated
+    │   ├── StoreTooOld                    the store is of an older alveus, and not yet migrated
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
-    │   └── EmbedderMissing                its package is not installed, or it has no embedder
+    │   └── EmbedderMissing                an embedder's package is missing, or there is no embedder
     ├── RerankerFailed (RuntimeError)  a re-ranker raised or answered wrongly
     ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
-        ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
-        ├── ModelRefused                   it refused the request: repeating it changes nothing
-        └── ModelAnswerInvalid             its answer cannot be used
+        ├── ModelUnavailable               the model cannot be reached, is busy or slow: try again
+        ├── ModelRefused                   the model refused the request, and will do so again
+        └── ModelAnswerInvalid             the model's answer cannot be used
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ class InvalidInput(AlveusError, ValueError):
 
 
 class InvalidValue(InvalidInput, TypeError):
-    """A value cannot be stored; the message says where in it, why, and how to convert.
+    """A value cannot be stored. The message says which part, why, and how to convert it.
 
     Attributes:
-        where: The position inside the value, such as ``value[2]['bad']``.
+        where: The position of the part inside the value, such as ``value[2]['bad']``.
     """
 
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
@@ -140,7 +140,7 @@ class NotJson(InvalidInput, JSONDecodeError):
 
 
 class InvalidFilter(InvalidInput):
-    """A ``where=`` cannot be understood; the message names the part."""
+    """A filter ``where=`` cannot be understood; the message names the part at fault."""
 
 
 class InvalidPlan(InvalidInput):
@@ -148,7 +148,7 @@ class InvalidPlan(InvalidInput):
 
     Attributes:
         strategy: The strategy that made the plan: ``module:qualname``, or the name of a built-in
-            one.
+            strategy.
     """
 
     def __init__(self, set_name: str, problem: str, *, strategy: str) -> None:
@@ -160,7 +160,7 @@ class InvalidPlan(InvalidInput):
 
 
 class TreeConflict(AlveusError, ValueError):
-    """The exact tree has something else at this path; nothing was changed."""
+    """The exact tree has something else at the path of a call; nothing was changed."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
@@ -183,8 +183,8 @@ class StaleRun(Conflict):
     """The tree of a key changed since it was read, or its lease or its run was taken over.
 
     Attributes:
-        expected, found: Numbers of commits or epochs; for a run, its statuses.
-        what: The thing compared: "commit", the "epoch" of a lease, or the run.
+        expected, found: Two numbers of commits or epochs, or two statuses of a run.
+        what: The thing that was compared: "commit", the "epoch" of a lease, or the run.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class StaleItem(Conflict):
 
 
 class DuplicateItem(Conflict):
-    """An id is already in the set."""
+    """A set already has an item with the id of an added item."""
 
     def __init__(self, item_id: str, *, set_name: str) -> None:
         self.item_id, self.set_name = item_id, set_name
@@ -266,9 +266,9 @@ class LearningChanged(Conflict):
     """Learnings cannot be undone, because facts that they added or changed have changed since.
 
     Attributes:
-        learnings: The learnings to undo.
-        by: Later learnings that changed the same facts; empty if they were changed by hand.
-        facts: Ids of the facts.
+        learnings: The ids of the learnings to undo.
+        by: The ids of later learnings that changed the facts; empty if a caller changed them.
+        facts: The ids of the changed facts.
     """
 
     def __init__(
@@ -287,10 +287,10 @@ class LearningChanged(Conflict):
 
 
 class EmbedderConflict(Conflict):
-    """A space, or a knowledge, remembers another embedder than the one that is used.
+    """A space or a knowledge was written with another embedder than the requested embedder.
 
     Attributes:
-        note: The note with the embedder's name: ``embedder of`` and a space or knowledge.
+        note: The store's note with the embedder: ``embedder of`` and the space or knowledge.
     """
 
     def __init__(self, note: str, *, asked: str, found: str) -> None:
@@ -318,8 +318,8 @@ class NoSuchPlace(NotFound, IndexError):
     """A memory of messages has no message at a position; nothing was changed.
 
     Attributes:
-        places: The positions without a message.
-        size: The number of messages: their positions are 0 to one less.
+        places: The requested positions without a message.
+        size: The number of messages. Their positions are 0 to *size* - 1.
     """
 
     def __init__(self, places: Sequence[int], size: int) -> None:
@@ -346,7 +346,7 @@ class HistoryPruned(NotFound):
     """The state at a moment of the past is no longer kept; no part of it is returned.
 
     Attributes:
-        commit: The moment, as a commit number.
+        commit: The number of the commit at that moment.
         floor: The first commit of the complete history.
     """
 
@@ -370,9 +370,9 @@ class RunParked(RunFailed):
     """A run failed and waits for a decision; later inputs of its key may wait behind it.
 
     Attributes:
-        run: Its id.
-        error: The type and message of the error of its action.
-        behind: The awaited run, if it waits behind this one.
+        run: The id of the run.
+        error: The type and message of the error that the action raised.
+        behind: The id of the run that the caller waits for, if that run is behind this run.
     """
 
     def __init__(
@@ -431,7 +431,7 @@ class DurableCallFailed(RunFailed):
     """A durable call raised an error that cannot be rebuilt from its record.
 
     Attributes:
-        kind: The name of the type of the error that was raised.
+        kind: The name of the type of the error that the call raised.
     """
 
     def __init__(self, name: str, *, kind: str, message: str) -> None:
@@ -444,7 +444,7 @@ class Rejected(AlveusError, ValueError):
 
     Attributes:
         rule: The name of the rule.
-        reason: The reason that the rule gives. It never contains the item's text.
+        reason: The reason that the rule gives, which never contains the item's text.
         position: The position of the item in the call, from 0.
     """
 
@@ -466,9 +466,9 @@ class SetFull(LimitReached):
     """A set with compaction="reject" is at its capacity.
 
     Attributes:
-        what: The unit of its capacity: "items", "tokens" or "bytes".
-        compacts: True if an add to the set compacts it.
-        strategy: The strategy that could make no room. None means that no strategy was tried.
+        what: The unit of the capacity: "items", "tokens" or "bytes".
+        compacts: Whether an add to the set also compacts the set.
+        strategy: The strategy that could not make room, or None if no strategy was tried.
     """
 
     def __init__(
@@ -508,7 +508,7 @@ class BudgetTooSmall(LimitReached):
     """The fixed part of a prompt has more tokens than the whole prompt may have.
 
     Attributes:
-        budget, fixed: The tokens that the prompt may have, and the tokens of that part.
+        budget, fixed: The tokens that the prompt may have, and the tokens of the fixed part.
     """
 
     def __init__(self, budget: int, fixed: int, *, with_calls: bool = False) -> None:
@@ -526,7 +526,7 @@ class EpochsSpent(PromptAborted, LimitReached):
     """A model reached the limit of requests of one prompt, and no answer was accepted.
 
     Attributes:
-        limit: The most requests.
+        limit: The largest number of requests.
     """
 
     def __init__(self, limit: int) -> None:
@@ -554,7 +554,7 @@ class TooLarge(LimitReached, InvalidInput):
 
 
 class Unavailable(AlveusError):
-    """The store cannot do this now; nothing was changed; trying again later may work."""
+    """The store cannot do the call now; nothing was changed. Try again later, or elsewhere."""
 
 
 class StoreBusy(Unavailable):
@@ -580,7 +580,7 @@ class SetBusy(Unavailable):
 
 
 class RunPending(Unavailable):
-    """A run did not end in time; it continues."""
+    """A run did not end in the time that the caller waits; the run continues."""
 
     def __init__(self, run: int, key: str, *, wait_s: float) -> None:
         self.run, self.key, self.wait_s = run, key, wait_s
@@ -602,8 +602,8 @@ class ServerUnreachable(AlveusError, ConnectionError):
     """A server of alveus gave no answer; a requested change may have been made.
 
     Attributes:
-        url: The server.
-        idempotency_key: The key of the change; a repetition with it makes the change once.
+        url: The URL of the server.
+        idempotency_key: The key of the change, or None. Repeated with it, the change is made once.
     """
 
     def __init__(self, url: str, problem: str, *, idempotency_key: str | None = None) -> None:
@@ -622,11 +622,11 @@ class Unusable(AlveusError):
 
 
 class StoreClosed(Unusable):
-    """A memory or store was used after close. Not a `RuntimeError`, which LlamaIndex hides."""
+    """A memory or store was used after close. LlamaIndex hides a `RuntimeError`: this is none."""
 
 
 class SessionClosed(StoreClosed, RuntimeError):
-    """An `AlveusSession` was used after it was closed; programs of the SDK catch a RuntimeError."""
+    """An `AlveusSession` was used after close. Programs of the SDK catch a `RuntimeError`."""
 
 
 class ForkedStore(Unusable):
@@ -653,7 +653,7 @@ class ScriptEnded(Unusable):
     """A `ScriptedChat` was called more often than it has answers.
 
     Attributes:
-        answers: The number of its answers.
+        answers: The number of answers that it was given.
     """
 
     def __init__(self, name: str, *, answers: int) -> None:
@@ -673,14 +673,14 @@ class NotAStore(Unusable):
 
 
 class AccessDenied(Unusable):
-    """The user of a database server lacks the right to use that space or table."""
+    """The user of a server does not have the right to use a space or a table."""
 
 
 class StoreDamaged(Unusable):
     """The file of a store is damaged; restore a backup.
 
     Attributes:
-        path: The file. None means unknown.
+        path: The path of the file, or None if it is unknown.
         problem: The damage, in words.
     """
 
@@ -706,7 +706,7 @@ class StoreTooOld(Unusable):
     """A store is of an older alveus; a reader does not migrate it.
 
     Attributes:
-        owner: The server's user who owns the tables and may migrate them. None for a file.
+        owner: The server's user who owns the tables and may migrate them, or None for a file.
     """
 
     def __init__(self, location: str, *, found: int, needed: int, owner: str | None = None) -> None:
@@ -756,7 +756,7 @@ class ModelFailed(AlveusError):
 
     Attributes:
         model: The name of the model.
-        problem: The fault, in words that may be shown to the model.
+        problem: The fault, in words that the caller may show to the model.
     """
 
     def __init__(self, model: str, problem: str) -> None:
@@ -768,8 +768,8 @@ class ModelUnavailable(ModelFailed):
     """A language model cannot be reached, is overloaded, or took too long; try again later.
 
     Attributes:
-        status: The HTTP status, or the status reported in an answer of status 200.
-        retry_after_s: The wait that the server requests, or None.
+        status: The HTTP status, or the status that an answer with status 200 reports, or None.
+        retry_after_s: The seconds that the server asks the caller to wait, or None.
     """
 
     def __init__(
@@ -788,7 +788,7 @@ class ModelRefused(ModelFailed):
     """A language model refused a request; it will refuse the same request again.
 
     Attributes:
-        status: See `ModelUnavailable`. None means that the model itself refused.
+        status: See `ModelUnavailable`. It is None if the model itself refused.
     """
 
     def __init__(self, model: str, problem: str, *, status: int | None = None) -> None:

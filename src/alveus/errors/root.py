@@ -1,4 +1,4 @@
-"""The root of all errors, and how errors are pickled and raised again."""
+"""The root of all errors, and functions to pickle errors and to raise them again."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ E = TypeVar("E", bound="AlveusError")
 
 
 class AlveusError(Exception):
-    """Root of every error that alveus raises on purpose.
+    """The root of all errors that alveus raises on purpose.
 
-    A pickled or copied error keeps its message and its attributes, as from a worker of a process
-    pool.
+    A pickled or copied error keeps its message and its attributes, for example when a worker of a
+    process pool sends the error.
     """
 
     def __reduce__(self) -> tuple[Callable[..., AlveusError], tuple[object, ...]]:
-        """Return a way to rebuild the error without ``__init__``, which takes no message.
+        """Return the function and arguments with which pickle rebuilds the error.
 
-        Without it a worker's error would break the pool that waits for the worker.
+        They do not call ``__init__``, which in most classes does not take the message. Otherwise an
+        error of a worker would break the process pool that waits for the worker.
         """
         return _remade, (type(self), self.args, vars(self))
 
 
 def _remade(kind: type[E], args: tuple[object, ...], attributes: Mapping[str, object]) -> E:
     error = kind.__new__(kind, *args)
-    error.args = args  # an OSError would take them in `__init__`
+    error.args = args  # an OSError would take the arguments in `__init__`
     vars(error).update(attributes)
     return error
 
 
 def raisable(kept: BaseException) -> BaseException:
-    """Return an exception to raise for a stored error, each time it is reported.
+    """Return an exception that may be raised for the stored error *kept*, each time it is reported.
 
-    A raised error refers to each frame that it passes, so an error raised repeatedly would grow
-    without end. So an `AlveusError` is copied with its traceback. Any other error loses its
-    traceback.
+    A raised error refers to each frame that it passes, so an error that is raised repeatedly would
+    grow without end. Therefore an `AlveusError` is copied with its traceback. Any other error is
+    returned itself, without its traceback.
     """
     if not isinstance(kept, AlveusError):
         return kept.with_traceback(None)
@@ -47,7 +48,10 @@ def raisable(kept: BaseException) -> BaseException:
 
 
 def without_frames(error: E) -> E:
-    """Return an error for storage; neither the error nor its causes refer to frames."""
+    """Return *error* after removing the tracebacks of the error and its causes.
+
+    A stored error then keeps no frames alive.
+    """
     left, seen = list[BaseException | None]([error]), set[int]()
     while left:
         one = left.pop()

@@ -1,4 +1,4 @@
-"""A short `repr` of arguments for messages."""
+"""The function `short_repr`, which shows arguments in messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import reprlib
 _DEPTH, _PARTS, _LENGTH = 4, 8, 200
 
 _BITS = 512
-"""Larger ints are shown by their size: Python refuses to write very long ones."""
+"""Of an int with more bits only the size is shown: Python refuses to write very long ints."""
 
 
 class _ShortRepr(reprlib.Repr):
@@ -18,7 +18,7 @@ class _ShortRepr(reprlib.Repr):
         self.maxstring = self.maxother = self.maxlong = _LENGTH
 
     def repr_int(self, x: int, level: int) -> str:
-        """Return an int as text, or its size."""
+        """Return an int as text, or a large int's size in bits."""
         size = x.bit_length()
         return super().repr_int(x, level) if size <= _BITS else f"<an int of {size:,} bits>"
 

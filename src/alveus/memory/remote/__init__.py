@@ -1,1 +1,1 @@
-"""A memory behind a server: exact trees and sets whose calls are HTTP requests."""
+"""A memory behind an alveus server: exact trees and sets whose calls are HTTP requests."""

@@ -1,8 +1,8 @@
 """The calls of a memory over HTTP, each described by its Python method.
 
 The classes of `alveus.memory.async_objects` are the table of calls: each entry marks a call as
-reading or writing. Name, arguments and result are the method's. `alveus.server.calls` is the
-server's side.
+reading or writing. A call has the name, the arguments and the result of the method. The server's
+side is in `alveus.server.calls`.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from alveus.values.storable import valid_text
 C = TypeVar("C", bound=type)
 
 ONCE = "idempotency_key"
-"""The argument that is sent as a header."""
+"""The name of the argument that is sent as a header."""
 
 
 class Argument(NamedTuple):
     """An argument of a call.
 
     Attributes:
-        hint: The annotation; for ``*names``, the annotation of each.
+        hint: The annotation. For ``*names`` it is the annotation of each name.
         is_list: Whether the argument is ``*names``.
         is_field: Whether the argument is one of ``**fields``.
     """
@@ -70,9 +70,11 @@ class Call(NamedTuple):
 
     Attributes:
         name: The name in a request, such as "facts.list".
+        method: The sync method, or the getter of a property.
+        shape: The signature of the method.
         arguments: The arguments, by their names in a request.
-        result: The annotation of what the method returns.
-        fields: The name of the method's ``**fields`` parameter of an item, if any.
+        result: The annotation of the method's result.
+        fields: The name of the method's parameter ``**fields``, the fields of an item, or None.
     """
 
     name: str
@@ -96,11 +98,12 @@ class Call(NamedTuple):
         once: str | None,
         talks: Conversations | None = None,
     ) -> Json:
-        """Call the method of *target* with a request's arguments; return its result as JSON.
+        """Call the method of *target* with the arguments of a request; return the result as JSON.
 
         Args:
-            once: The idempotency key, for a method that takes one.
-            talks: Returns a conversation by name, for a method that takes one.
+            sent: The arguments as JSON, by their names in a request.
+            once: The idempotency key, for a method that takes such a key.
+            talks: Returns the conversation with a name, for a method that takes a conversation.
         """
         given: dict[str, Any] = {"self": target}
         fields: dict[str, Any] = {}
@@ -125,11 +128,11 @@ class Call(NamedTuple):
         return to_json(self.result, made)
 
     def sent(self, given: Mapping[str, Any]) -> dict[str, Json]:
-        """Return arguments as JSON for a request.
+        """Return the arguments *given* as JSON for a request, without default values.
 
         Raises:
             NotSent, InvalidInput: An argument is not of its annotated type, or cannot be stored.
-            Unsupported: An argument needs local access to the store.
+            Unsupported: An argument works only with a local store.
         """
         sent: dict[str, Json] = {}
         for name, argument in self.arguments.items():
@@ -160,7 +163,7 @@ def _argument_json(argument: Argument, value: Any) -> Json:  # noqa: ANN401 - of
 
 @cache
 def described(name: str, mark: Mark) -> Call:
-    """Return the call that a method or property describes."""
+    """Return the call *name* that the marked method or property describes."""
     method, is_property = mark.method, isinstance(mark.method, property)
     plain = cast("Any", method).fget if is_property else unwrap(cast("Any", method))
     hints, shape = {**hints_of(plain), **dict(mark.hints)}, signature(plain)
@@ -181,7 +184,7 @@ def described(name: str, mark: Mark) -> Call:
 
 
 def calls_of(table: type[Any]) -> dict[str, Call]:
-    """Return the calls of a class of `alveus.memory.async_objects`, by name."""
+    """Return the calls of *table*, a class of `alveus.memory.async_objects`, by name."""
     names = {name: f"{table.FAMILY}.{name}" for name in marks_of(table)}
     return {call: described(call, marks_of(table)[name]) for name, call in names.items()}
 
@@ -191,20 +194,23 @@ class Remote(Protocol):
 
     @property
     def calls(self) -> RemoteCalls:
-        """The calls to the server."""
+        """The object that sends the calls to the server."""
         ...
 
     def address(self, access: Access, /) -> dict[str, Json]:
-        """Return the request fields that identify the object, for a call of this access."""
+        """Return the fields of a request that identify the object, for a call of this access."""
         ...
 
     def twin(self, engine: Engine, /) -> object:
-        """Return the same object of another memory."""
+        """Return the corresponding object of the memory with this engine."""
         ...
 
 
 def sends(table: type[Any]) -> Callable[[C], C]:
-    """Return a class decorator: calls of *table* that the class does not define become requests."""
+    """Return a class decorator that turns the calls of *table* into methods that send requests.
+
+    Methods that the class itself defines do not change.
+    """
 
     def decorate(kind: C) -> C:
         for call in calls_of(table).values():
@@ -229,10 +235,15 @@ def _request(call: Call) -> Callable[..., Any]:
 def ask_for(
     call: Call, of: Remote, args: Sequence[object], kwargs: Mapping[str, object], **more: Json
 ) -> Any:  # noqa: ANN401 - what the method returns
-    """Make a call of an object over HTTP and return its result.
+    """Make a call of the object *of* over HTTP, and return its result.
 
     Args:
         more: Further fields of the request.
+
+    Raises:
+        InvalidInput: An argument has no JSON form.
+        AlveusError: The error that a local call would raise for the arguments, or that the server
+            raised.
     """
     given = call.shape.bind(of, *args, **kwargs).arguments
     try:
@@ -255,10 +266,10 @@ def ask_for(
 
 
 def _valid(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with characters replaced that a request cannot carry."""
+    """Return the arguments; characters of texts that a request cannot carry are replaced."""
     return {n: valid_text(v).value if isinstance(v, str) else v for n, v in given.items()}
 
 
 def _refuse(call: Call, of: Remote, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Make the call on an empty memory in RAM, to raise the error of the local call."""
+    """Make the call on an empty memory in RAM, which raises the error of a local call."""
     getattr(of.twin(empty_engine()), call.method.__name__)(*args, **kwargs)

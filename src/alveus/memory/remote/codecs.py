@@ -1,8 +1,9 @@
-"""JSON codecs for arguments and results of calls, derived from annotations; for both sides.
+"""JSON codecs for the arguments and results of calls over HTTP, for the client and the server.
 
-A dataclass is an object of its fields, a datetime is ISO 8601, a tuple is a list. A storable value
-has the form of exports. The field `set_name` is written as "set". A timedelta is written in
-seconds, and its name gets the suffix "_s".
+The codecs are derived from annotations. A dataclass becomes a JSON object of its fields, a datetime
+becomes text in ISO 8601, a tuple becomes a list. A storable value has the form of exports. The
+field `set_name` is written as "set". A timedelta is written in seconds, and the name of its field
+gets the suffix "_s".
 """
 
 from __future__ import annotations
@@ -48,24 +49,24 @@ LEFT_OUT: Mapping[type[Any], tuple[str, ...]] = {
     LearnOptions: ("asking",),
     Budget: ("counter",),
 }
-"""Fields that results omit."""
+"""The fields of dataclasses that results omit."""
 
 NOT_GIVEN: Mapping[type[Any], tuple[str, ...]] = {
     **LEFT_OUT,
     Item: ("created", "updated", "accessed", "version", "set_name", "retired"),
 }
-"""Fields that arguments do not accept."""
+"""The fields of dataclasses that arguments do not accept."""
 
 
 _COMMIT = re.compile("[0-9]{1,19}")
 
 
 class NotSent(Exception):
-    """An argument is not of its annotated type, or has no JSON form."""
+    """Raised if an argument is not of its annotated type, or has no JSON form."""
 
 
 class OnlyLocal(Exception):
-    """An argument needs local access to the store; the message names an alternative."""
+    """Raised if an argument works only with a local store; the message names an alternative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,13 @@ def value_json(value: object, where: str = "value") -> Json:
     """Return a storable value as JSON.
 
     Raises:
-        InvalidValue: The value cannot be stored.
+        InvalidValue: *value* cannot be stored. The message calls the value *where*.
     """
     return wire.wired(checked(value, where=where, nan=True))
 
 
 def value_of(content: object) -> Any:  # noqa: ANN401 - of any JSON
-    """Return the storable value of another program's JSON.
+    """Return the storable value in JSON that another program made.
 
     Raises:
         InvalidInput: A marked object, such as ``{"$bytes": …}``, cannot be read.
@@ -109,13 +110,16 @@ VALUE = Codec(wire.wired, value_of)
 
 
 def arms_of(hint: object) -> tuple[Any, ...]:
-    """Return the types of a union, or the single type, without an `Any` among several."""
+    """Return the types in a union, or a tuple of the single type.
+
+    `Any` is left out if the union has other types.
+    """
     arms = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
     return tuple(arm for arm in arms if arm is not Any) or arms
 
 
 def json_name(name: str, hint: object) -> str:
-    """Return the JSON name of a field or an argument."""
+    """Return the JSON name of the field or argument *name*, which is annotated with *hint*."""
     if name == "set_name":
         return "set"
     arms = arms_of(hint)
@@ -138,7 +142,7 @@ def from_json(hint: object, answer: Json) -> Any:  # noqa: ANN401 - of the type 
 
 @cache
 def codec(hint: Any) -> Codec:  # noqa: ANN401 - an annotation
-    """Return the codec of results annotated with *hint*."""
+    """Return the codec for results annotated with *hint*."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind in UNIONS:
         return _optional(arms_of(hint))
@@ -207,10 +211,10 @@ def _fields(kind: type[Any]) -> Codec:
 
 @cache
 def field_hints(kind: type[Any], *, given: bool = False) -> Mapping[str, object]:
-    """Return the annotations of a dataclass's fields in JSON.
+    """Return the annotations of those fields of a dataclass that its JSON has, by name.
 
     Args:
-        given: Whether the dataclass is an argument, not a result.
+        given: Whether the dataclass is an argument; otherwise it is a result.
     """
     hints, out = hints_of(kind), (NOT_GIVEN if given else LEFT_OUT).get(kind, ())
     return {each.name: hints[each.name] for each in fields(kind) if each.name not in out}
@@ -278,12 +282,12 @@ _SPECIAL: Mapping[Any, Codec] = {
 
 
 def argument_json(hint: object, value: object, name: str) -> Json:
-    """Return an argument of a call as JSON.
+    """Return *value*, an argument annotated with *hint*, as JSON.
 
     Raises:
-        NotSent: The value is not of its annotated type.
-        OnlyLocal: The value needs local access to the store.
-        InvalidInput: The value cannot be stored.
+        NotSent: *value* is not of its annotated type.
+        OnlyLocal: *value* works only with a local store.
+        InvalidInput: *value* cannot be stored.
     """
     arms = arms_of(hint)
     if value is None and type(None) in arms:
@@ -300,7 +304,10 @@ def argument_json(hint: object, value: object, name: str) -> Json:
 
 
 def _is_other(value: object, arm: Any) -> bool:  # noqa: ANN401 - an annotation
-    """Return whether a value is a bool or a text that *arm* only seems to accept."""
+    """Return whether *value* is of another type, although `isinstance` accepts it for *arm*.
+
+    A bool is not a number, and a text is not a list.
+    """
     return (
         isinstance(value, bool)
         if arm in (int, float)
@@ -336,13 +343,14 @@ def _item_json(_: object, value: object, __: str) -> Json:
 
 
 def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Json]:
-    """Return a new item, or changes of an item, as JSON without default fields.
+    """Return a new item, or changes of an item, as JSON.
 
     Args:
-        given: Fields that are written even with default values.
+        given: The names of the changed fields, which are all written. None stands for a new item,
+            whose fields are written unless they have default values.
 
     Raises:
-        InvalidInput: The value cannot be stored.
+        InvalidInput: The value of a field cannot be stored.
     """
     check_item(item, given)
     plain = cast("dict[str, Any]", request_json(item))
@@ -369,7 +377,7 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Json
 
 
 _RUNTIME: Mapping[Any, Any] = {float: (int, float), Any: object, Item: object, Filter: Mapping}
-"""The accepted classes of annotations that `isinstance` cannot check as they are."""
+"""The classes that `isinstance` accepts for an annotation, if not the annotation itself."""
 
 
 def _options_json(_: object, options: LearnOptions, __: str) -> Json:
@@ -391,7 +399,10 @@ def _budget_json(_: object, budget: Budget, __: str) -> Json:
 
 
 def _said_json(_: object, said: Mapping[str, Any] | Message, name: str) -> Json:
-    """Return one or several messages unchanged: the server replaces characters that are no text."""
+    """Return one or several messages as JSON, unchanged.
+
+    The server, not the client, replaces characters that cannot be part of a text.
+    """
     try:
         plain = _plain(said)
     except RecursionError:
@@ -429,10 +440,12 @@ _ARGUMENTS: dict[Any, Callable[[Any, Any, str], Json]] = {
 
 
 def argument_of(hint: object, sent: Json, talks: Conversations | None = None) -> Any:  # noqa: ANN401 - of any type
-    """Return the argument from its JSON; a value of another type is left for the call to check.
+    """Return the argument annotated with *hint* from its JSON.
+
+    If the JSON is of another type, it is decoded all the same, and the call checks the result.
 
     Args:
-        talks: Returns a conversation by name.
+        talks: Returns the conversation with a name; None if no argument is a conversation.
 
     Raises:
         InvalidInput: The JSON cannot be read.
@@ -478,7 +491,7 @@ def _span(seconds: float) -> timedelta:
 
 
 def _object_of(kind: type[Any], sent: Mapping[str, Json], talks: Conversations | None) -> object:
-    """Return the object from an argument's JSON; missing fields get defaults."""
+    """Return the dataclass of an argument from its JSON object; missing fields get defaults."""
     known = {
         json_name(name, hint): (name, hint) for name, hint in field_hints(kind, given=True).items()
     }

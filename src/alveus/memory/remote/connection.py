@@ -1,4 +1,4 @@
-"""Requests to an alveus server: persistent connections, retries, and rebuilt errors."""
+"""Sends requests to an alveus server: persistent connections, retries, and rebuilt errors."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 Json: TypeAlias = Any
-"""What `json.loads` returns and `json.dumps` accepts."""
+"""A value that `json.loads` returns and `json.dumps` accepts."""
 
 TOKEN_VARIABLE = "ALVEUS_TOKEN"  # noqa: S105 - the name of a variable
-"""The environment variable of the token, used when no token is passed."""
+"""The environment variable with the token, used if no token is passed."""
 
 TIMEOUT_S = 30.0
-"""The default limit of a call to a server, with its retries."""
+"""The default limit of a call to a server with its retries, in seconds."""
 
 _BLANK = re.compile("[\x00-\x20\x7f]")
 
@@ -74,7 +74,9 @@ class ServerAddress:
 
     Attributes:
         url: The URL as messages show it, without a slash at its end.
-        timeout_s: The limit of a call with all its retries.
+        token: The token that requests carry, or None.
+        timeout_s: The limit of a call with all its retries, in seconds.
+        read_only: Whether the client refuses calls that write.
     """
 
     url: str
@@ -83,7 +85,7 @@ class ServerAddress:
     read_only: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse values that no request can use."""
+        """Raise `InvalidInput` if no request can use the URL, the timeout or the token."""
         self.parts()
         if (
             type(self.timeout_s) not in (int, float)
@@ -103,7 +105,7 @@ class ServerAddress:
         """Return whether the URL is https, its host, its port, and its path prefix.
 
         Raises:
-            InvalidInput: The URL is not a server's; the message shows no password.
+            InvalidInput: The URL cannot be the URL of a server. The message shows no password.
         """
         try:
             split = urlsplit(self.url)
@@ -136,7 +138,10 @@ class _Answer(NamedTuple):
 
 
 class _TimelyReader(io.RawIOBase):
-    """Reads from a socket until a deadline; the socket's timeout would restart at each byte."""
+    """Reads from a socket until a deadline.
+
+    The timeout of the socket is not enough, because it restarts with each byte.
+    """
 
     def __init__(self, sock: socket, raw: SocketIO, deadline: float) -> None:
         super().__init__()
@@ -170,15 +175,16 @@ class _TimelyResponse(HTTPResponse):
 
 
 class ServerConnection(ProcessBound):
-    """Connections to a server, for any number of threads: one connection per thread.
+    """The connections to a server, one for each thread that uses this object.
 
-    A request without a response is retried until the timeout. Retries of a writing request share
-    one idempotency key, so the server runs it once. A forked child opens its connections anew.
+    A request without a response is retried until the timeout. All tries of a writing request have
+    the same idempotency key, so the server runs the request once. A forked child opens new
+    connections.
 
     Attributes:
         timezone: The reader's zone.
-        names_zone: Whether requests carry the name of the zone; else its current offset, which a
-            server without time zone data also understands.
+        names_zone: Whether requests carry the name of the zone. Otherwise they carry its current
+            offset, which a server without time zone data also understands.
     """
 
     def __init__(self, address: ServerAddress) -> None:
@@ -197,17 +203,20 @@ class ServerConnection(ProcessBound):
                 self._opened.pop()[1].close()
 
     def get(self, path: str, **query: object) -> Json:
-        """Return the response to a GET."""
+        """Return the response to a GET request."""
         return self._ask("GET", path, None, query, None)
 
     def read(self, path: str, body: object, **query: object) -> Json:
-        """Return the response to a POST that changes nothing."""
+        """Return the response to a POST request that changes nothing."""
         return self._ask("POST", path, body, query, None)
 
     def write(
         self, path: str, body: object, idempotency_key: str | None = None, **query: object
     ) -> Json:
-        """Return the response to a POST that takes effect once, however often it is sent.
+        """Return the response to a POST request that takes effect once, however often it is sent.
+
+        Args:
+            idempotency_key: The key of the change; None stands for a generated key.
 
         Raises:
             StoreReadOnly: The memory was opened with ``mode="ro"``.
@@ -284,7 +293,7 @@ class ServerConnection(ProcessBound):
         return offset_name(self.timezone.offset(now))
 
     def _send(self, asked: _Request) -> _Answer:
-        """Send a request over this thread's connection, or a new one if that was closed."""
+        """Send a request over this thread's connection, or over a new one if that was closed."""
         kept = self._kept()
         if kept is not None:
             try:
@@ -327,7 +336,7 @@ class ServerConnection(ProcessBound):
         made = (HTTPSConnection if is_https else HTTPConnection)(host, port)
         with self._lock:
             ended = [each for each in self._opened if not each[0].is_alive()]
-            for each in ended:  # a thread's end is not reported
+            for each in ended:  # closed only here, because a thread's end is not reported
                 each[1].close()
                 self._opened.remove(each)
             self._opened.append((threading.current_thread(), made))
@@ -349,7 +358,7 @@ class ServerConnection(ProcessBound):
             raise self._foreign("its answer is no JSON") from None
 
     def _check_version(self, answer: _Answer) -> None:
-        """Refuse responses of another alveus version, whose fields may differ.
+        """Raise if the server has another version of alveus, whose responses may differ.
 
         Raises:
             NotAStore: The response names no version.
@@ -380,7 +389,7 @@ class ServerConnection(ProcessBound):
         return ServerUnreachable(self.address.url, what, idempotency_key=idempotency_key)
 
     def _error(self, answer: _Answer, idempotency_key: str | None) -> AlveusError:
-        """Return the error of a response, as the server raised it."""
+        """Return the error in a response, rebuilt as the server raised it."""
         try:
             fault = json.loads(answer.content)["error"]
             name, message = str(fault["type"]), str(fault["message"])
@@ -406,14 +415,14 @@ def connected(
     token: str | None,
     timeout_s: float | None,
 ) -> ServerConnection:
-    """Return a checked connection to an alveus server.
+    """Return a connection to an alveus server, after a first request.
 
     Args:
-        given: Passed arguments of `Memory.open` that only a local store accepts.
+        given: The names of passed arguments of `Memory.open` that only a local store accepts.
 
     Raises:
         Unsupported: *given* is not empty.
-        ServerUnreachable, NotAStore, AccessDenied: See the messages.
+        ServerUnreachable, NotAStore, AccessDenied: See `ServerConnection.check`.
     """
     if given:
         raise unsupported(
@@ -432,7 +441,13 @@ def connected(
 
 
 def rebuilt(name: str, message: str, facts: Mapping[str, object]) -> AlveusError:
-    """Return an error of a class of `alveus.errors`, with its message and attributes."""
+    """Return an error of the class *name* of `alveus.errors`, with this message.
+
+    If `alveus.errors` has no such class, the class is `AlveusError`.
+
+    Args:
+        facts: The attributes of the error.
+    """
     kind: Any = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, AlveusError)):
         kind = AlveusError
@@ -443,17 +458,17 @@ def rebuilt(name: str, message: str, facts: Mapping[str, object]) -> AlveusError
 
 
 def installed_version() -> str:
-    """Return the version of this alveus. Imports late: the package imports all modules."""
+    """Return the version of this alveus. The import is late: the package imports all modules."""
     return import_module("alveus").__version__
 
 
 def token_from(given: str | None) -> str | None:
-    """Return the given token, else the token of the environment."""
+    """Return the token *given*, or if it is None, the token in the environment or None."""
     return given if given is not None else os.environ.get(TOKEN_VARIABLE) or None
 
 
 def header_text(idempotency_key: str) -> str:
-    """Return an idempotency key as a header value.
+    """Return *idempotency_key* if the header of a request can carry it.
 
     Raises:
         InvalidInput: A header cannot carry the key.
@@ -471,7 +486,8 @@ def _body(response: HTTPResponse) -> bytes:
     """Return the body of a response.
 
     Raises:
-        IncompleteRead: The response was cut off, also in its head, which `http.client` accepts.
+        IncompleteRead: The response was cut off. This includes a cut in the head of the response,
+            which `http.client` accepts.
     """
     is_bounded = response.chunked or response.length is not None
     content = response.read()
@@ -481,20 +497,20 @@ def _body(response: HTTPResponse) -> bytes:
 
 
 def _has_more(sock: socket) -> bool:
-    """Return whether a socket has unread data: its end, or an unrequested response.
+    """Return whether an idle socket was closed, or has data that nobody requested.
 
-    A proxy that sent a request twice causes the latter; it would be read as the next response.
+    A proxy that sends a request twice causes such data. It would be read as the next response.
     """
     try:
         with DefaultSelector() as coming:
             coming.register(sock, EVENT_READ)
             return bool(coming.select(0))
-    except (OSError, ValueError):  # another thread closes it
+    except (OSError, ValueError):  # another thread closes the socket
         return True
 
 
 def _wait_s(answer: _Answer, problem: AlveusError, pause_s: float) -> float | None:
-    """Return the wait before a retry of the same request; None means no retry."""
+    """Return the seconds before a retry of the same request, or None if it is not retried."""
     is_busy = answer.status == BUSY and isinstance(problem, (Unavailable, StoreClosed))
     is_away = isinstance(problem, ServerUnreachable)
     if not is_busy and not is_away and answer.status != TOO_MANY:

@@ -1,4 +1,7 @@
-"""A memory behind a server: each call is a request; calls that need the store are refused."""
+"""The objects of a memory behind a server.
+
+Each call is a request. Calls that need the store itself raise `Unsupported`.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +51,16 @@ from alveus.values.storable import Value
 from alveus.values.times import Zone
 
 ITEMS_PAGE = 256
-"""Items per request of a walk over a set."""
+"""The number of items in one request of an iteration over a set."""
 
 KEYS_PAGE = 1_000
-"""Keys per request."""
+"""The number of keys in one request of an iteration over keys."""
 
 _SET_CALLS = calls_of(AsyncMemorySet)
 
 
 class RemoteWriter(Writer):
-    """The writer of sets behind a server, of a key or of knowledge; sends requests."""
+    """The writer of a key's or knowledge's sets behind a server; the sets send requests."""
 
     def __init__(self, calls: RemoteCalls) -> None:
         super().__init__(no_engine(calls.timezone), Scope("", None))
@@ -74,13 +77,13 @@ class RemoteWriter(Writer):
         return stored
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
-        """Raise `Unsupported`: the calls of a remote set are requests."""
+        """Raise `Unsupported`, because the calls of a remote set are requests."""
         _ = idempotency_key
         raise unsupported(f"the call {call.name!r}")
 
 
 def owner_in(engine: Engine, scope: Scope) -> Any:  # noqa: ANN401 - a key, or knowledge
-    """Return the key or the knowledge of a scope in another memory."""
+    """Return the key or knowledge with this scope in the memory with this engine."""
     if scope.key is None:
         return KnowledgeMemory(engine, scope)
     return KeyMemory(engine, scope, ttl=None)
@@ -100,7 +103,10 @@ class RemoteSet(MemorySet):
         super().__init__(writer, ref, options, ttl=ttl)
 
     def _definition_to_make(self) -> tuple[Define, ...]:
-        """Refuse a definition that differs from the existing set's; the first add sends it."""
+        """Ask the server to refuse a definition that differs from that of the existing set.
+
+        If no set exists, the first add sends the definition.
+        """
         if self._options:
             definition(self._options)
             self._wanted = self._made = definition_json(self._options)
@@ -116,7 +122,7 @@ class RemoteSet(MemorySet):
         return address
 
     def _defining_address(self) -> dict[str, Any]:
-        """Return the set's fields in a call that may define the set."""
+        """Return the fields that identify the set in a call that may define the set."""
         if self._wanted:
             return self._address() | {"definition": self._wanted}
         return self._address() | ({"made": self._made} if self._made else {})
@@ -159,7 +165,7 @@ class RemoteSet(MemorySet):
         *,
         checked: bool = True,
     ) -> Added:
-        """See `SetWrites`; after an add the set is defined."""
+        """See `SetWrites`. After an accepted add, later calls do not send the definition again."""
         _ = checked
         how = {"on_existing": on_existing, "on_rejected": on_rejected}
         once = {"idempotency_key": idempotency_key}
@@ -211,10 +217,10 @@ class RemoteKnowledgeSet(RemoteSet, KnowledgeSet):
 
 
 def definition_json(options: Mapping[str, object]) -> dict[str, Any]:
-    """Return a definition as JSON; *options* have the stored form.
+    """Return the definition with these options as JSON; *options* must have the stored form.
 
     Raises:
-        Unsupported: An admission rule is a function of the caller.
+        Unsupported: An admission rule is a function of the caller, which cannot be sent.
     """
     sent = dict[str, Any](options)
     if isinstance(span := sent.get("retention"), timedelta):
@@ -235,7 +241,7 @@ def definition_json(options: Mapping[str, object]) -> dict[str, Any]:
 
 @sends(AsyncConversation)
 class RemoteConversation(ConversationMemory):
-    """A conversation behind a server; calls not defined here go to its set."""
+    """A conversation behind a server. Some of its methods call the set of the messages."""
 
     def __init__(self, writer: RemoteWriter, ref: SetRef, zone: Zone | None = None) -> None:
         super().__init__(writer, ref, zone)
@@ -297,7 +303,7 @@ class RemoteFacts(Facts):
 
 
 class OwnerCalls:
-    """The calls of a key or a knowledge; each is one request."""
+    """Sends the calls of a key or a knowledge; each call is one request."""
 
     in_batch = False
 
@@ -334,9 +340,9 @@ class OwnerCalls:
 
 
 class BatchCalls:
-    """The calls of a batch: the server runs each without a commit, and commits all at the end.
+    """Sends the calls of a batch. The server runs them without a commit; the end commits all.
 
-    The server keeps no state of a batch: each request carries all its calls so far.
+    The server keeps no state of a batch: each request carries all writing calls so far.
     """
 
     in_batch, read_only = True, False
@@ -359,7 +365,7 @@ class BatchCalls:
         return self._connection.timezone
 
     def begin(self) -> None:
-        """Request the base commit of the batch, whose exact memory it reads."""
+        """Request the number of the batch's base commit, whose exact memory the batch reads."""
         self._report = self._ask([], dry_run=True)
         self.open = True
 
@@ -386,7 +392,7 @@ class BatchCalls:
 
     @property
     def base(self) -> int:
-        """The commit whose exact memory is read; 0 before the batch begins."""
+        """The number of the commit whose exact memory is read; 0 before the batch begins."""
         return self._report.get("base", 0)
 
     @property
@@ -396,7 +402,7 @@ class BatchCalls:
         return [Touched(each["key"], each["set"], each["id"], each["version"]) for each in answer]
 
     def commit(self) -> Json:
-        """Make the server commit the batch; return its report of the commit."""
+        """Let the server commit the batch; return its report of the commit, or None."""
         return self._ask(self._writes, touched=self._report["touched"])["commit"]
 
     def _tried(self, call: Json) -> dict[str, Any]:
@@ -419,7 +425,7 @@ class BatchCalls:
 
 @sends(AsyncSets)
 class RemoteSets(OwnerSets):
-    """Named sets behind a server, of a key, a batch or knowledge."""
+    """The named sets of a key, a batch or knowledge behind a server."""
 
     _make = RemoteSet
     _writer: RemoteWriter
@@ -510,7 +516,11 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         options: LearnOptions | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> LearnReport:
-        """See `KeyMemory.learn`; the server's model finds the facts, or rules without a model."""
+        """See `KeyMemory.learn`. The server's model finds the facts, or rules if it has no model.
+
+        Raises:
+            Unsupported: *model*, *progress* or an option works only with a local store.
+        """
         if progress is not None:
             raise unsupported("learn(progress=…)", "the report says how many messages were read")
         check_model(model)
@@ -522,7 +532,7 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         except OnlyLocal as instead:
             name = "options" if model is None else "model"
             raise unsupported(f"learn({name}=…)", str(instead)) from None
-        talk = conversation_of(self.conversation(LEARNED), source)  # adds texts and messages to it
+        talk = conversation_of(self.conversation(LEARNED), source)  # first adds texts and messages
         sent = {"conversation": talk.name} | ({} if how is None else {"options": how})
         report = self._connection.write("/v1/learn", sent, space=self.space, key=self.key)
         return from_json(LearnReport, report)
@@ -531,8 +541,8 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
 class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
     """Changes of one key and of knowledge behind a server, committed together.
 
-    Each call in the block is a request that changes nothing. The end of the block sends one more
-    request, which commits all calls together.
+    Each call in the block is a request that changes nothing. At the end of the block, one more
+    request commits all calls together.
     """
 
     def __init__(
@@ -594,14 +604,19 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
 
 
 def knowledge_of(connection: ServerConnection, space: str) -> RemoteKnowledge:
-    """Return the knowledge of a space."""
+    """Return the knowledge that a space uses, behind a server."""
     return RemoteKnowledge(OwnerCalls(connection, Scope(space, None)), space)
 
 
 def key_pages(
     connection: ServerConnection, space: str, prefix: str, after: str | None
 ) -> Iterator[list[str]]:
-    """Yield the keys of a space, a page at a time."""
+    """Yield pages of the keys of a space, sorted.
+
+    Args:
+        prefix: Yield only keys with this prefix.
+        after: Yield only keys after this key; None stands for all keys.
+    """
     while True:
         answer = connection.get(
             "/v1/keys", space=space, prefix=prefix, after=after, limit=KEYS_PAGE

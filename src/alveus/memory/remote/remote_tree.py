@@ -25,11 +25,11 @@ Result = TypeVar("Result")
 
 
 class RemoteCalls(Protocol):
-    """Sends calls to the server directly, or within a batch."""
+    """Sends the calls of a memory to its server, directly or as part of a batch."""
 
     @property
     def identity(self) -> object:
-        """An identity; equal for all objects of one memory."""
+        """An identity. Objects of the same memory, or of the same batch, have equal identities."""
         ...
 
     @property
@@ -58,12 +58,14 @@ class RemoteCalls(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoteTree:
-    """An exact memory behind a server, now or as of *as_of*.
+    """An exact memory behind a server, as it is now or as of a moment.
 
-    Implements `ExactMemory` with the calls of an `Overlay`; each operation makes one of them.
+    This class implements `ExactMemory`. It has the methods of an `Overlay`; each operation calls
+    one of them, which sends one request.
 
     Attributes:
-        idempotency_key: The idempotency key of the change made through this object.
+        as_of: The moment whose state is read; None stands for the present.
+        idempotency_key: The idempotency key of the one change made through this object, or None.
     """
 
     calls: RemoteCalls
@@ -74,7 +76,7 @@ class RemoteTree:
 
     @property
     def identity(self) -> object:
-        """An identity; equal for all handles of this memory."""
+        """An identity. Handles of the same memory and moment have equal identities."""
         return self.calls.identity, self.as_of
 
     def query(self, operation: Callable[[Any], Result]) -> Result:
@@ -82,12 +84,15 @@ class RemoteTree:
         return operation(self)
 
     def change(self, operation: Callable[[Any], Result], request: Sequence[object] = ()) -> Result:
-        """Run *operation* and return its result; the server detects repetitions by the request."""
+        """Run *operation* and return its result.
+
+        *request* is not used, because the server detects repetitions.
+        """
         _ = request
         return operation(self)
 
     def once(self, idempotency_key: str) -> RemoteTree:
-        """Return the same memory, for one change under *idempotency_key*."""
+        """Return an object for one change of the same memory, with this idempotency key."""
         if self.as_of is not None or self.calls.in_batch:
             raise Unsupported(
                 f"idempotency key {idempotency_key!r}: the past takes no changes, and a batch "
@@ -96,7 +101,7 @@ class RemoteTree:
         return replace(self, idempotency_key=header_text(idempotency_key))
 
     def tree_as_of(self, as_of: AsOf) -> RemoteTree:
-        """Return the memory as of a moment."""
+        """Return the memory as of a moment, after a check that its state is kept."""
         if self.calls.in_batch:
             raise Unsupported(
                 f"at({as_of!r}): inside a batch the past is not read; read it outside, with "
@@ -114,7 +119,7 @@ class RemoteTree:
         return self._read("is_exist", location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value at *location*, or the marker of an object or of nothing."""
+        """Return the value at *location*, or the `NonValue` for an object or for nothing."""
         return read_found(self._read("get", location))
 
     def object_at(self, location: ParsedPath) -> object:
@@ -159,7 +164,7 @@ class RemoteTree:
     def create(
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
-        """Create an object at *location*; an existing one stays."""
+        """Create an object at *location*; an existing object stays."""
         self._write("new_object", location, expiry, overwrite=flag(overwrite, "overwrite"))
 
     def delete(self, location: ParsedPath) -> bool:
@@ -190,7 +195,10 @@ class RemoteTree:
     def replace(
         self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
     ) -> None:
-        """Set *value* at *location* if the current value is *expected*."""
+        """Set *value* at *location* if the current value is *expected*.
+
+        Pass `MISSING` as *expected* if nothing may be at *location*.
+        """
         found = {} if expected is MISSING else {"expected": value_json(expected, "expected")}
         self._write("update", location, expiry, value=_sent(location, value), **found)
 
@@ -224,7 +232,7 @@ def _sent(location: ParsedPath, value: object) -> Json:
 
 
 def as_of_text(as_of: AsOf | None, what: str = "as_of") -> str | None:
-    """Return an optional moment as text for a request."""
+    """Return a moment as text for a request, or None if *as_of* is None."""
     return None if as_of is None else moment_text(as_of, what)
 
 
@@ -237,21 +245,21 @@ def moment_text(as_of: AsOf, what: str) -> str:
 
 
 def expiry_json(expiry: Expiry) -> dict[str, Any]:
-    """Return the lifetime of a write as JSON."""
+    """Return the lifetime of a write as fields of a request; there are none for None."""
     if isinstance(expiry, timedelta):
         return {"ttl_s": expiry.total_seconds()}
     return {} if expiry is None else {"expires_at": format_time(moment(expiry))}
 
 
 def read_found(answer: Mapping[str, Any]) -> Value | NonValue:
-    """Return the result of a read from its JSON."""
+    """Return the value or `NonValue` in the response to a read."""
     if answer["found"] == "value":
         return value_of(answer["value"])
     return NonValue.OBJECT if answer["found"] == "object" else MISSING
 
 
 def branch_nodes(branch: Branch, start: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """Return an object of exact memory as JSON nodes, one for each descendant."""
+    """Return an object of exact memory as a list of JSON nodes, one for each descendant."""
     nodes: list[dict[str, Any]] = []
     for name, inner in branch.fields:
         path = (*start, name)
@@ -263,7 +271,7 @@ def branch_nodes(branch: Branch, start: tuple[str, ...] = ()) -> list[dict[str, 
 
 
 def read_branch(nodes: list[dict[str, Any]]) -> Branch:
-    """Return the object of JSON nodes; each object precedes its fields."""
+    """Return the object that JSON nodes describe. In *nodes*, each object precedes its fields."""
     inside: dict[tuple[str, ...], list[tuple[str, Any]]] = {(): []}
     for node in nodes:
         path = tuple(node["path"])
