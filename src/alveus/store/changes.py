@@ -40,9 +40,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an empty object at *path*, where no node or a value is. An object there stays as it is.
+    """Make an empty object at *path*.
 
-    An object that replaces a value keeps the value's position among its siblings.
+    If *path* has a value, the object replaces it, and keeps the value's position among its
+    siblings. If *path* already has an object, nothing changes.
     """
 
     path: Path
@@ -51,9 +52,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Put a value at *path*, where no node or another value is.
+    """Put a value at *path*.
 
-    A value that replaces another keeps the position of that value among its siblings.
+    If *path* already has a value, the new value replaces it, and keeps its position among its
+    siblings. If *path* has an object, the commit raises `ObjectInTheWay`.
     """
 
     path: Path
@@ -220,8 +222,8 @@ class Compact:
     """Retire items of a set and add summaries of them: one compaction, which is undone as a whole.
 
     Attributes:
-        retired: The (id, version) of each item to retire. `StaleItem` is raised if such a version
-            is not live.
+        retired: The (id, version) of each item to retire. The commit raises `StaleItem` if
+            one of these versions is not live.
         added: The summaries: items of the same set, each linked to its retired sources.
         how: The strategy and its caller, as JSON.
     """
@@ -507,7 +509,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The changes of a commit, read through its journal row.
+    """The changes that a commit made, as the store keeps them.
 
     Attributes:
         put_nodes: The nodes that the commit put, each object before its fields. They include
@@ -532,7 +534,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """One version of an item, as it is in the store.
+    """One version of an item, as a store keeps it.
 
     Attributes:
         row: The number of the version: unique in the store, never reused, rising in commit order.

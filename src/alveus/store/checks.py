@@ -41,7 +41,8 @@ ROW_BITS = 20
 PLACEHOLDER_EXPIRY = 1
 """The expiry that marks a placeholder: a node that keeps the position of a deleted version.
 
-No read returns a placeholder. No sweep deletes it, as a later version may have its position.
+No read returns a placeholder. No sweep deletes a placeholder, as a later version of the node may
+need the position.
 """
 
 
@@ -179,7 +180,7 @@ def no_compaction(ref: SetRef, compaction: int) -> NotFound:
 
 
 def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
-    """Return *compaction* if *undo* may undo it.
+    """Check that *undo* may undo *compaction*, and return *compaction*.
 
     Args:
         compaction: The compaction with the rows that are still kept, or None if none has the id.

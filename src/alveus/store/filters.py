@@ -9,12 +9,13 @@ r"""`where=`: a JSON filter over metadata and item fields, checked once.
      "$value.city": "Lisbon",                the value of an item, whole or a field of it
      "any": [{…}, {…}], "all": [{…}, {…}], "not": {…}}
 
-Entries of one dict must all hold. A backslash makes the next character of a name a plain one:
-``a\.b`` is one name with a dot, ``\any`` a field called any, ``\$x`` one that begins with a dollar.
-Numbers compare with numbers, int or float, and texts with texts, by code point; bool is no number.
-Lists equal lists and objects objects, whole: ``{"eq": ["a", "b"]}``.
-Only ``exists: false`` and ``not`` match an item that lacks a field; a value of another type than
-the operand's matches nothing, not even ``ne`` and ``nin``.
+An item matches a dict if it matches all entries of the dict. In the name of a field, a backslash
+takes away the special meaning of the next character: ``a\.b`` is one name with a dot, ``\any`` is a
+field called any, and ``\$x`` is a field whose name begins with a dollar.
+Numbers, int or float, compare with numbers, and texts with texts, by code point. A bool is not a
+number. Lists and objects can only be compared as a whole: ``{"eq": ["a", "b"]}``.
+If an item lacks a field, only ``exists: false`` and ``not`` match. If the value of the field has
+another type than the operand, no comparison matches, not even ``ne`` and ``nin``.
 """
 
 from __future__ import annotations
@@ -380,7 +381,7 @@ class _Parser:
 
 
 def _path(name: str, at: str) -> tuple[Path, bool]:
-    """Return the path that *name* writes, and whether it leads to an item field."""
+    """Return the path that *name* spells, and whether the path leads to an item field."""
     if name.startswith("$"):
         if name in ITEM_FIELDS:
             return (name,), True

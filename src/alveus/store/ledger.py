@@ -152,8 +152,8 @@ class Ledger(Protocol):
         A node that expired by *now* does not exist. The root is an object that always exists.
 
         Args:
-            at: Read the tree as it was after this commit, or as it is if None. Other methods with
-                *at* do the same.
+            at: Read the tree as it was after this commit. If None, read the tree as it is. The same
+                holds for the other methods that have *at*.
         """
         ...
 
@@ -697,7 +697,8 @@ class Lanes(Protocol):
     def consumer_position(self, agent: str, space: str, name: str) -> int:
         """Return the position of the last output that a consumer has read.
 
-        Creates the consumer if it does not exist; its position is then the last pruned output.
+        Creates the consumer if it does not exist. Its position is then that of the last pruned
+        output, or 0 if no output was pruned.
         Outputs after the position of a consumer are kept.
         """
         ...

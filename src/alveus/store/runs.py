@@ -63,8 +63,8 @@ class Accepted:
             run of the first input with the event id.
         number: The index of the run among all runs of the agent and key, from 0.
         repeated: Whether an earlier input had the same event id.
-        lease: The lease of the key if the caller requested it, it was free, and the run waits; else
-            None.
+        lease: The lease of the key, or None. The caller gets the lease if it requested the lease,
+            the lease was free, and the run waits.
         first: Whether the run waits, and no earlier run of the agent and key waits or is parked.
     """
 

@@ -47,7 +47,7 @@ AsOf: TypeAlias = int | datetime
 """A moment of the past: a commit number, or a time with a zone."""
 
 ValidAt: TypeAlias = datetime | Literal["any"]
-"""The time at which a fact must hold to be found; "any" means any time."""
+"""The time at which a fact must hold to be found, or "any" to find facts of any time."""
 
 ANY_TIME: Final = "any"
 FOREVER = 1 << 62
@@ -95,14 +95,14 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
 
 
 def check_set(ledger: Ledger, ref: SetRef, moment: Moment) -> None:
-    """Raise `HistoryPruned` if a set no longer keeps its state at *moment*."""
+    """Raise `HistoryPruned` if the store no longer keeps the set *ref* as of *moment*."""
     info = ledger.set_info(ref)
     if info is not None and moment.commit < info.history_start:
         raise HistoryPruned(f"set {ref.name!r}", commit=moment.commit, floor=info.history_start)
 
 
 def check_tree(ledger: Ledger, scope: Scope, moment: Moment) -> None:
-    """Raise `HistoryPruned` if the tree of *scope* no longer keeps its state at *moment*."""
+    """Raise `HistoryPruned` if the store no longer keeps the tree of *scope* as of *moment*."""
     commit, since = ledger.history_start(scope)
     is_early = since != 0 and moment.time < since
     if moment.commit < commit or is_early:

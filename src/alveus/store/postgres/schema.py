@@ -195,7 +195,7 @@ def is_owner(db: Connection, schema: str) -> bool:
 def check_access(db: Connection, location: str, homes: Sequence[str]) -> None:
     """Raise `AccessDenied` if this user was not granted one of *homes*.
 
-    Without this check, such a space or knowledge would seem empty.
+    Without this check, the space or knowledge would seem to be empty.
     """
     allowed = set(first(db, _GRANTED))
     for home in homes:
