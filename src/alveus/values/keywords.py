@@ -1,4 +1,4 @@
-"""Errors of unknown keyword arguments that name the call and the nearest keyword."""
+"""Errors for unknown keyword arguments. They name the call and the nearest keyword."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ C = TypeVar("C", bound=type)
 
 
 def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function whose error for an unknown keyword suggests the nearest one.
+    """Return *function* with an error for an unknown keyword that suggests the nearest keyword.
 
-    The error is a `TypeError`, as that of Python. It names the class of the object that was called,
-    not the class that defines the method. *function* must not take ``**kwargs``.
+    The error is a `TypeError`, like Python's. It names the class of the object that was called, not
+    the class that defines the method. *function* must not take ``**kwargs``.
     """
 
     @wraps(function)
@@ -56,7 +56,7 @@ def _is_async(function: Callable[..., object]) -> bool:
 def _unknown_keyword(
     function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> UnknownKeyword | None:
-    """Return the error of a call with an unknown keyword; None if the call failed otherwise."""
+    """Return the error for the unknown keyword of a call; None if all keywords are known."""
     from inspect import signature  # only where a call fails
 
     names = list(signature(function).parameters)
@@ -89,9 +89,9 @@ def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def suggest_names_in(cls: C) -> C:
-    """Return a class with `suggest_names` on its constructor and public methods.
+    """Apply `suggest_names` to the constructor and the public methods of *cls*. Return *cls*.
 
-    Methods that take ``**kwargs`` stay as they are: they call `check_keywords`.
+    Methods that take ``**kwargs`` are left unchanged: they call `check_keywords`.
     """
     members: list[tuple[str, Any]] = [*vars(cls).items()]
     for name, member in members:
@@ -119,9 +119,10 @@ def suggest_names_in_part(cls: C) -> C:
 
 
 def made_by(call: str, part: type) -> Callable[[C], C]:
-    """Return a decorator of a class that only *call* constructs, with a *part* first.
+    """Return a decorator for a class that only *call* may construct.
 
-    If the first argument is not a *part*, the constructor raises a `TypeError` that names *call*.
+    If the first argument of the constructor is no instance of *part*, the constructor raises a
+    `TypeError` that names *call*.
     """
 
     def decorate(cls: C) -> C:
@@ -140,13 +141,14 @@ def made_by(call: str, part: type) -> Callable[[C], C]:
 
 
 def hints_at(part: type, how: str) -> Callable[[C], C]:
-    """Return a class decorator: the error for a missing attribute names a *part* that has it.
+    """Return a class decorator that improves the error for a missing attribute.
 
-    A decorator, because type checkers accept any name of a class that defines ``__getattr__``. The
-    error reads no attribute of the object, which may be incomplete, as during `copy`.
+    If the class *part* has the attribute, the error says how to get an object of that class. This
+    is a decorator because type checkers accept any name of a class that defines ``__getattr__``.
+    The error reads no attribute of the object, which may be incomplete, as during `copy`.
 
     Args:
-        how: How a user gets the part, for the message: ``a key has it: memory.key("…")``.
+        how: How a user gets the other object: ``a key has it: memory.key("…")``.
     """
 
     def decorate(cls: C) -> C:
@@ -208,9 +210,13 @@ def check_keywords(
 def delegated(
     part: Callable[[W], S], method: Callable[Concatenate[S, P], R]
 ) -> Callable[Concatenate[W, P], R]:
-    """Return a method that calls *method* of a *part* of its object, or its override there.
+    """Return a method that calls *method*, or an override of *method*, on a part of its object.
 
-    It has the same signature and docstring; errors of unknown keywords name the outer class.
+    The returned method has the signature and docstring of *method*. Errors for unknown keywords
+    name the class of the whole object.
+
+    Args:
+        part: Returns the part of an object.
     """
     name = method.__name__
 
@@ -234,9 +240,10 @@ def delegated(
 def arguments_of(
     kind: Callable[P, W],
 ) -> Callable[[Callable[[S, W], R]], Callable[Concatenate[S, P], R]]:
-    """Return a decorator: the method takes the arguments of *kind* and gets the object.
+    """Return a decorator for a method with one argument, an object of *kind*.
 
-    The method has the signature, annotations and errors of a method that lists the arguments.
+    The decorated method takes the arguments of *kind*, makes the object and calls the method with
+    it. Signature, annotations and errors are those of a method that lists these arguments.
 
     Args:
         kind: A dataclass whose annotations its module can resolve.

@@ -17,7 +17,7 @@ def lazy_names(package: str) -> Callable[[str], object]:
     reads them too.
 
     Args:
-        package: Its ``__name__``.
+        package: The ``__name__`` of the package.
     """
 
     @cache
@@ -46,7 +46,7 @@ def lazy_names(package: str) -> Callable[[str], object]:
 
 @cache
 def data_file(package: str, name: str) -> dict[str, Any]:
-    """Return a TOML file of a package, such as a list of words; it is read once."""
+    """Return the content of a TOML file of a package, such as a list of words; it is read once."""
     import tomllib
     from importlib import resources
 
@@ -60,8 +60,8 @@ class lazy_attribute(Generic[T]):  # noqa: N801 - a decorator, as `property` is
     """A method without arguments that is replaced by its result.
 
     `functools.cached_property` of Python 3.11 holds a lock while it computes, one for all objects
-    of a class. A child that is forked meanwhile waits for it forever. This class has no lock: if
-    two threads come at once, both compute, and the later result stays.
+    of a class. A child that is forked meanwhile waits for the lock forever. This class has no lock:
+    if two threads come at once, both compute, and the later result stays.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -85,12 +85,13 @@ class lazy_attribute(Generic[T]):  # noqa: N801 - a decorator, as `property` is
 def lists_of(module: str) -> dict[str, list[str]]:
     """Return the lists in the text file beside a module, ``words.txt`` for ``words.py``, by name.
 
-    A hundred times as fast as `data_file`, so it may be called at import.
+    This is a hundred times as fast as `data_file`, so it may be called at import.
 
-    A line ``[name]`` begins a list; each other line is an entry, unless it begins with ``#``.
+    A line ``[name]`` begins a list. Every other line is an entry of the list, except lines that are
+    empty or begin with ``#``.
 
     Args:
-        module: Its ``__file__``.
+        module: The ``__file__`` of the module.
     """
     lists: dict[str, list[str]] = {}
     entries: list[str] = []
@@ -103,5 +104,5 @@ def lists_of(module: str) -> dict[str, list[str]]:
 
 
 def words_of(module: str) -> dict[str, list[str]]:
-    """Return `lists_of` a module whose file has several entries, between spaces, in a line."""
+    """Return the lists of `lists_of` for a file with several entries, between spaces, in a line."""
     return {name: " ".join(lines).split() for name, lines in lists_of(module).items()}

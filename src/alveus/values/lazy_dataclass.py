@@ -4,9 +4,9 @@ Python compiles up to six methods for every dataclass at import. For all of alve
 than the rest of the import, and most processes use few of the classes. Here `__init__`, `__eq__`
 and `__hash__` of a class are compiled at their first use; the other methods serve all classes.
 
-A C extension builds the objects of classes with slots when it is installed. It takes a fifth of
-the time of an `__init__`, and a run makes fifty such objects (decision 247). The `__init__` remains
-and answers the calls that do not fit.
+A C extension, if it is installed, builds the objects of classes with slots. This takes a fifth of
+the time of an `__init__`, and a run makes fifty of these objects (decision 247). The `__init__`
+remains for the calls that the extension does not handle.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ C = TypeVar("C")
 
 
 RECORDS = NATIVE
-"""The functions that build objects; None if the C extension is missing."""
+"""The C extension, whose functions build objects; None if it is missing."""
 
 
 @overload
@@ -63,8 +63,8 @@ def dataclass(
     to no other object. `InitVar` is not supported.
 
     Args:
-        acyclic: The garbage collector may skip objects that are not frozen too. The caller promises
-            that no value of a field refers back to its object.
+        acyclic: Whether the garbage collector may also skip objects that are not frozen. The caller
+            promises that no value of a field refers back to its object.
     """
 
     def complete(cls: type[C]) -> type[C]:
@@ -94,9 +94,9 @@ def dataclass(
 
 
 def holds_text(kind: type[C]) -> type[C]:
-    """Return a class of tuples whose members are texts, or such tuples.
+    """Declare that *kind* is a class of tuples that hold only texts and tuples like them.
 
-    The garbage collector skips frozen objects that refer only to these.
+    The garbage collector skips frozen objects that refer only to these tuples. Return *kind*.
     """
     if RECORDS is not None:
         RECORDS.holds_text(kind)
@@ -110,16 +110,17 @@ def _no_columns(objects: list[Any], like: object) -> None:
 columns_of: Callable[[list[Any], object], tuple[list[Any], ...] | None] = (
     _no_columns if RECORDS is None else RECORDS.columns
 )
-"""Return a list of values for each field in which the second argument has an Ellipsis.
+"""Returns a list of the objects' values for each field that is ``...`` in the second argument.
 
-None: an object is of another class or differs in another field, or the C extension is missing.
+Returns None if an object has another class than the second argument or differs from it in another
+field, or if the C extension is missing.
 """
 
 
 def _learnt(made: type, records: Native, *, frozen: bool, acyclic: bool) -> object:
-    """Make C build the objects of a class; return the data that the class keeps for C.
+    """Make C build the objects of a class. Return the data that the class keeps for C.
 
-    None means that Python builds them, because `__init__` does more than fill slots.
+    Return None if Python must build the objects, because `__init__` does more than fill slots.
     """
     every = fields(cast("Any", made))
     plain = made.__new__ is object.__new__ and not hasattr(made, "__del__")
@@ -144,7 +145,7 @@ def _argument(f: Field[Any]) -> tuple[object, ...]:
 def _methods(
     made: type, given: Mapping[str, object], *, frozen: bool, slots: bool, eq: bool
 ) -> dict[str, object]:
-    """Return the methods that are added to a class, and its hash."""
+    """Return the methods that are added to a class, by name; ``__hash__`` may be None."""
     init = CompiledMethod(made, "__init__", init=True, frozen=frozen, slots=slots)
     methods: dict[str, object] = {"__init__": init, "__repr__": _repr}
     if eq:
@@ -165,7 +166,7 @@ class CompiledMethod:
     """A method of a class that Python's `dataclasses` compile when it is first looked up.
 
     Args:
-        made: The class, which has the method itself from then on.
+        made: The class. Once compiled, the method replaces this object in it.
         options: The options of ``dataclasses.dataclass`` that compile it.
     """
 
@@ -176,7 +177,7 @@ class CompiledMethod:
         self._wrap: Callable[..., Any] | None = None
 
     def wrapped(self, wrap: Callable[..., Callable[..., Any]]) -> CompiledMethod:
-        """Return this method inside a wrapper."""
+        """Return this method; when it is compiled, *wrap* is applied to it."""
         other = CompiledMethod(self._made, self._name, **self._options)
         other._wrap = wrap
         return other
@@ -189,7 +190,7 @@ class CompiledMethod:
 
 
 def _compile(made: type, name: str, options: Mapping[str, bool]) -> Callable[..., Any]:
-    """Return a method of a class with the same fields, without bases, that Python makes."""
+    """Return the method *name* that Python makes for a class with the same fields, without bases."""
     namespace: dict[str, object] = {
         key: getattr(made, key) for key in ("__doc__", "__module__", "__qualname__")
     }
@@ -220,7 +221,10 @@ def _refuse_to_delete(self: Any, name: str) -> None:  # noqa: ANN401 - any datac
 
 
 def _is_frozen(self: Any, name: str) -> bool:  # noqa: ANN401 - any dataclass
-    """Return whether *name* is frozen: any name; in a plain subclass, fields only."""
+    """Return whether attribute *name* is frozen.
+
+    Every attribute is frozen; in a subclass that is no dataclass, only fields are.
+    """
     kind = cast("type[object]", type(self))
     return "__dataclass_fields__" in vars(kind) or name in self.__dataclass_fields__
 

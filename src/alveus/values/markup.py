@@ -11,6 +11,6 @@ __all__ = ["Figure", "Html"]
 
 
 class Html(str):
-    """Markup; any other str is escaped before it becomes part of one."""
+    """HTML markup. Any other `str` is escaped before it becomes a part of markup."""
 
     __slots__ = ()

@@ -57,7 +57,10 @@ class Picture(Figure):
 
 
 def score_bars(scores: Sequence[tuple[str, Mapping[str, float]]]) -> Picture:
-    """Return a bar for each text, made of the parts of its score; the first one is at the top."""
+    """Return a picture with a bar for each text, made of the parts of its score.
+
+    The bar of the first text is at the top.
+    """
     figure, axes = _empty_picture(height=1.2 + 0.4 * len(scores))
     if not scores:
         return _saying(figure, axes, "no hits")
@@ -83,7 +86,7 @@ def score_bars(scores: Sequence[tuple[str, Mapping[str, float]]]) -> Picture:
 def map_by_time(
     x: NDArray[np.float64], y: NDArray[np.float64], times: NDArray[np.datetime64], *, says: str
 ) -> Picture:
-    """Return points of a plane, coloured by their times, with *says* below."""
+    """Return a picture of points, coloured by their times, with the text *says* below."""
     figure, axes = _plane(len(x), says=says)
     if len(x):
         drawn = axes.scatter(x, y, c=_DATES.date2num(times), **_dots(len(x)))
@@ -98,7 +101,10 @@ def map_by_time(
 def map_by_name(
     x: NDArray[np.float64], y: NDArray[np.float64], names: Sequence[str | None], *, says: str
 ) -> Picture:
-    """Return points of a plane, coloured by names: the most frequent ones, and all others."""
+    """Return a picture of points with the text *says* below, coloured by their names.
+
+    The most frequent names have a colour each, and all other names share one.
+    """
     figure, axes = _plane(len(x), says=says)
     counts = Counter(name for name in names if name is not None)
     coloured = [name for name, _ in counts.most_common(len(MANY_COLOURS))]
@@ -117,7 +123,7 @@ def map_by_name(
 
 
 def _plane(size: int, *, says: str) -> tuple[Picture, Untyped]:
-    """Return a picture for *size* points, with one scale along both axes."""
+    """Return an empty picture for *size* points and its axes, which both have the same scale."""
     figure, axes = _empty_picture(height=5.5)
     if not size:
         return _saying(figure, axes, "no items to show"), axes

@@ -17,7 +17,7 @@ MAX_PAUSE_S = 366.0 * 86_400
 """The longest accepted pause: a longer one is a mistake, and may exceed the system's limit."""
 
 TRIES = 20
-"""Most tries of a change while other writers change the same memory."""
+"""The most tries of a change while other writers change the same memory."""
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Retry:
     Attributes:
         attempts: Tries in all, the first one included.
         wait_s: Seconds before the second try.
-        factor: The factor of each wait from the wait before it.
+        factor: By what each wait is multiplied to get the next wait.
         most_s: The longest wait.
         jitter: The share, 0..1, by which a wait may randomly be shorter. So callers that failed
             together do not retry together.
@@ -79,7 +79,7 @@ ONCE = Retry(attempts=1)
 def call_with_retries(
     change: Callable[[], T], *, on: type[AlveusError] | tuple[type[AlveusError], ...]
 ) -> T:
-    """Return the result of *change*; while it raises *on*, call it again, `TRIES` times in all."""
+    """Return the result of *change*, which is called up to `TRIES` times while it raises *on*."""
     errors = on if isinstance(on, tuple) else (on,)
     for _ in range(TRIES - 1):
         with suppress(*errors):

@@ -23,8 +23,8 @@ _opening = FreshLock()
 class PlainConnection(apsw.Connection):
     """A connection for which apsw calls no hook of the program.
 
-    Each has a separate page cache and mutex, even if the program asked for a shared cache
-    (`apsw.enable_shared_cache`) or for no mutexes by default.
+    Each connection has a separate page cache and mutex, even if the program asked for a shared
+    cache (`apsw.enable_shared_cache`) or for no mutexes by default.
     """
 
     def __init__(

@@ -36,14 +36,14 @@ MAX_DEPTH = 100
 """Levels of lists and dicts inside one value; far below Python's recursion limit of 1,000."""
 
 MAX_NAME = 4096
-"""Characters of a space, key, set name or item id."""
+"""The most characters of a space, key, set name or item id."""
 
 MAX_SHOWN_PATH = 60
-"""Characters of the path into a nested value that a message shows."""
+"""The most characters of the path into a nested value that a message shows."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_MICROSECOND = timedelta(microseconds=1)  # times a number it takes half the time of a new one
+_MICROSECOND = timedelta(microseconds=1)  # multiplying it takes half the time of a new one
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of immutable values, which need no copy."""
@@ -56,10 +56,10 @@ def checked(value: object, *, where: str = "value", nan: bool = False) -> Value:
 
     Args:
         where: The name of the value in an error.
-        nan: Accept NaN.
+        nan: Whether NaN is accepted.
 
     Raises:
-        InvalidValue: A part of it cannot be stored; the message names the part.
+        InvalidValue: A part of *value* cannot be stored; the message names the part.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -199,8 +199,8 @@ def checked_name(name: object, what: str) -> str:
     """Return *name* if it can name a space, key, set or item.
 
     Raises:
-        InvalidName: Not a non-empty `str`, or with lone surrogates.
-        TooLarge: Longer than `MAX_NAME` characters.
+        InvalidName: *name* is not a non-empty `str`, or has lone surrogates.
+        TooLarge: *name* is longer than `MAX_NAME` characters.
     """
     if type(name) is not str:
         found = f"{short_repr(name)} ({type(name).__name__})"
@@ -224,14 +224,18 @@ def _name_hint(name: object) -> str:
 
 
 def checked_prefix(prefix: object) -> str:
-    """Return *prefix* if names can begin with it; it may be empty."""
+    """Return *prefix* if names can begin with it, or if it is empty.
+
+    Raises:
+        InvalidName, TooLarge: See `checked_name`.
+    """
     if type(prefix) is str and not prefix:
         return prefix
     return checked_name(prefix, "prefix")
 
 
 def counted(number: object, what: str, *, least: int = 1, most: int | None = None) -> int:
-    """Return *number* if it is a whole number from *least* to *most*."""
+    """Return *number* if it is a whole number from *least* to *most*; else raise `InvalidInput`."""
     if type(number) is not int or number < least or (most is not None and number > most):
         span = f"at least {least}" if most is None else f"from {least} to {most:,}"
         hint = "" if isinstance(number, int) or not hasattr(number, "__index__") else "; use int()"
@@ -240,7 +244,7 @@ def counted(number: object, what: str, *, least: int = 1, most: int | None = Non
 
 
 def choice(given: T, what: str, *choices: str) -> T:
-    """Return *given* if it is one of *choices*."""
+    """Return *given* if it is one of *choices*; else raise `InvalidInput`."""
     if type(given) is not str or given not in choices:
         *others, last = map(repr, choices)
         listed = f"{', '.join(others)} or {last}"
@@ -249,14 +253,14 @@ def choice(given: T, what: str, *choices: str) -> T:
 
 
 def flag(given: object, what: str) -> bool:
-    """Return *given* if it is True or False."""
+    """Return *given* if it is True or False; else raise `InvalidInput`."""
     if type(given) is not bool:
         raise InvalidInput(f"{what} must be True or False, not {short_repr(given)}")
     return given
 
 
 def checked_function(given: T, what: str) -> T:
-    """Return *given* if it can be called.
+    """Return *given* if it can be called; else raise `InvalidInput`.
 
     Args:
         what: The start of the error message: ``commit takes a function of a batch``.
@@ -267,7 +271,7 @@ def checked_function(given: T, what: str) -> T:
 
 
 def checked_kind(given: T, kind: type | UnionType, what: str) -> T:
-    """Return *given* if it is an instance of *kind*.
+    """Return *given* if it is an instance of *kind*; else raise `InvalidInput`.
 
     Args:
         what: The start of the error message, as in ``retain must be a Retain(…)``.
@@ -278,13 +282,17 @@ def checked_kind(given: T, kind: type | UnionType, what: str) -> T:
 
 
 def checked_progress(given: T | None, arguments: str) -> T | None:
-    """Return *given* if it can be called, or None; *arguments* names its arguments."""
+    """Return *given* if it can be called or is None; else raise `InvalidInput`.
+
+    Args:
+        arguments: What *given* is called with, for the error.
+    """
     what = f"progress is a function of {arguments}"
     return None if given is None else checked_function(given, what)
 
 
 def checked_number(number: object, what: str, *, least: float, most: float = math.inf) -> float:
-    """Return *number* if it is a number from *least* to *most*."""
+    """Return *number* if it is a number from *least* to *most*; else raise `InvalidInput`."""
     if type(number) not in (int, float) or not least <= cast("float", number) <= most:
         bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
         raise InvalidInput(f"{what} must be a number, {bounds}, not {short_repr(number)}")
@@ -292,7 +300,10 @@ def checked_number(number: object, what: str, *, least: float, most: float = mat
 
 
 def checked_wait(wait_s: object) -> float | None:
-    """Return *wait_s* if it is a number of seconds, or None, which means no limit."""
+    """Return *wait_s* if it is a number of seconds, or None for no limit.
+
+    Raise `InvalidInput` if it is neither.
+    """
     if wait_s is None:
         return None
     if type(wait_s) in (int, float):
@@ -306,7 +317,10 @@ def checked_wait(wait_s: object) -> float | None:
 
 
 def encodable(text: object, what: str) -> str:
-    """Return *text* if it is a `str` without lone surrogates, as models and servers need it."""
+    """Return *text* if it is a `str` without lone surrogates; else raise `InvalidInput`.
+
+    Models and servers accept no other text.
+    """
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}")
     try:
@@ -318,12 +332,12 @@ def encodable(text: object, what: str) -> str:
 
 
 def as_dict(value: object) -> dict[str, object]:
-    """Return *value* if it is a dict, such as an object of JSON; else an empty one."""
+    """Return *value* if it is a dict, such as an object of JSON; else an empty dict."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> list[object]:
-    """Return *value* if it is a list; else an empty one."""
+    """Return *value* if it is a list; else an empty list."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
@@ -331,7 +345,8 @@ def microseconds(time: datetime, what: str = "time") -> int:
     """Return *time* as microseconds since 1970 in UTC.
 
     Raises:
-        InvalidTime: *time* has no zone: its meaning would depend on the machine.
+        InvalidTime: *time* is no datetime, or is outside the years 1 to 9999 in UTC. Or *time* has
+            no zone: its meaning would depend on the machine.
     """
     if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidTime(f"{what} must be a datetime with a zone, not {short_repr(time)}")
@@ -356,7 +371,7 @@ def moment(us: int) -> datetime:
 REPLACEMENT = "\ufffd"
 
 REPLACED = "replaced_characters"
-"""The field with the number of replaced characters: of an item's metadata, of an answer."""
+"""The field with the number of replaced characters, in the metadata of an item or in an answer."""
 
 _LONE = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
@@ -386,7 +401,7 @@ def valid_text(value: T) -> ValidText[T]:
 
 
 def replaced_note(replaced: int) -> str:
-    """Return a note about replaced characters; "" for none."""
+    """Return a note about *replaced* characters, or "" if there are none."""
     if not replaced:
         return ""
     if replaced == 1:

@@ -18,12 +18,12 @@ _MINUTE = timedelta(minutes=1)
 _OFFSET = re.compile(r"(?:UTC)?([+-])([01]\d|2[0-3]):([0-5]\d)")
 
 _NAMES_OF_UTC = frozenset({"UTC", "Z", "UCT", "Zulu", "Universal"})
-"""Many machines are in Etc/UTC."""
+"""Names of UTC, with or without ``Etc/`` before them: many machines are in Etc/UTC."""
 
 _LOCALTIME = Path("/etc/localtime")
 
 _LONGEST_NAME = 64
-"""Most characters of a name in the database of zones."""
+"""The most characters of a name in the database of zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,18 @@ class Zone:
     """A time zone.
 
     Attributes:
-        info: The zone in Python. None means the zone of this machine, without a known name.
+        info: The zone in Python, or None for the zone of this machine if its name is unknown.
     """
 
     info: tzinfo | None
 
     @classmethod
     def of(cls, given: object, what: str = "timezone") -> Zone:
-        """Return the zone of a name, an offset like ``+05:30``, or a tzinfo; None is local.
+        """Return the zone for *given*.
 
         Args:
+            given: A zone, a tzinfo, a name, an offset like ``+05:30``, or None for the zone of this
+                machine.
             what: The name of the argument, for the error.
 
         Raises:
@@ -64,7 +66,10 @@ class Zone:
         return cls(found)
 
     def local(self, time: datetime) -> datetime:
-        """Return the local time in the zone; at the ends of the calendar the time is unchanged."""
+        """Return *time* as local time of the zone.
+
+        Return *time* unchanged if its local time would be outside the years 1 to 9999.
+        """
         try:
             return time.astimezone(self.info)
         except (OverflowError, ValueError, OSError):  # past the year 1 or 9999
@@ -80,13 +85,13 @@ class Zone:
         return f"{local:%Y-%m-%d %H:%M} {offset_name(offset_of(local))}"
 
     def instant(self, time: datetime) -> datetime:
-        """Return a time with a zone; a time without one is read as local time of this zone."""
+        """Return *time* with a zone. A *time* without a zone is read as local time of this zone."""
         if time.tzinfo is not None:
             return time
         return time.astimezone() if self.info is None else time.replace(tzinfo=self.info)
 
     def name(self, time: datetime) -> str:
-        """Return the name of the zone: of the database, or else its offset at a time."""
+        """Return the name of the zone in the database of zones, or else its offset at *time*."""
         key: object = getattr(self.info, "key", None)
         return str(key) if key else offset_name(self.offset(time))
 
@@ -115,7 +120,7 @@ def offset_name(minutes: int) -> str:
 
 
 def zone_named(text: str) -> tzinfo | None:
-    """Return the zone of a name, or of an offset such as ``+05:30``; None: unknown."""
+    """Return the zone with a name, or with an offset such as ``+05:30``; None if it is unknown."""
     if text.removeprefix("Etc/") in _NAMES_OF_UTC:
         return UTC
     if found := _OFFSET.fullmatch(text):
@@ -132,7 +137,7 @@ def zone_named(text: str) -> tzinfo | None:
 
 
 def _of_this_machine() -> tzinfo | None:
-    """Return the named zone of this machine; None if its name is unknown."""
+    """Return the zone of this machine, or None if the zone's name is unknown."""
     named = os.environ.get("TZ")
     if named is None:
         _, is_linked, named = os.path.realpath(_LOCALTIME).partition("zoneinfo/")
@@ -142,7 +147,7 @@ def _of_this_machine() -> tzinfo | None:
 
 
 LONGEST_TTL = timedelta(days=365_250)
-"""1,000 years: the end of such a time can still be written as a date."""
+"""1,000 years. The end of a time to live up to this can be written as a date."""
 
 
 def format_time(time: datetime) -> str:
@@ -157,10 +162,10 @@ def parse_time(text: object, zone: Zone | tzinfo | None = None) -> datetime:
     """Return the time that *text* (ISO 8601 with a zone) names.
 
     Args:
-        zone: The zone of a text without one.
+        zone: The zone of a time that is written without a zone.
 
     Raises:
-        InvalidInput: It cannot be read, or has no zone.
+        InvalidInput: *text* cannot be read, or neither *text* nor *zone* gives a zone.
     """
     try:
         time = datetime.fromisoformat(cast("str", text))
@@ -191,7 +196,7 @@ def read_span(value: object, name: str = "") -> timedelta:
         name: The name of the value in an error.
 
     Raises:
-        InvalidInput: *value* is neither, is not above zero, or is longer than `LONGEST_TTL`.
+        InvalidInput: *value* is neither of the two, not above zero, or above `LONGEST_TTL`.
     """
     shown = str(value) if isinstance(value, timedelta) else short_repr(value)
     what = f"{name}: {shown}" if name else shown

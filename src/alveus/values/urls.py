@@ -1,4 +1,4 @@
-"""URLs: of messages, which a model gets as text or images; of files and servers of stores."""
+"""URLs in messages, which a model gets as text or images, and URLs and paths of stores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from alveus.errors import InvalidInput, Unsupported
 from alveus.errors.short_repr import short_repr
 
 IMMUTABLE_SUFFIX = "?immutable=1"
-"""Ends the URL of a store without writers. Such a store is opened without new files beside it."""
+"""The end of the URL of a store without writers, which is opened without new files beside it."""
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-"""Ends of the paths of images' addresses."""
+"""The endings of paths by which the URL of an image is recognized."""
 
 SERVERS = ("postgresql://", "postgres://")
 """Beginnings of the URL of a database on a server."""
@@ -23,7 +23,7 @@ SERVERS = ("postgresql://", "postgres://")
 _PASSWORD = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
 
 _USER = re.compile(r"^([^:/]+://)([^:@/?]*)(:(?:[^/]*|[^?]*))?@")
-"""A password may contain an unquoted @ or /, so everything up to the last one is left out."""
+"""Finds user and password. A password may contain an unquoted @ or /, so it ends at the last @."""
 
 _UNQUOTED = re.compile(r"[@/?#]|%(?![0-9A-Fa-f]{2})")
 
@@ -52,9 +52,9 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
         is_typed: Whether a user wrote the location, rather than a program.
 
     Raises:
-        InvalidInput: It is an incomplete address of a server, begins with a ``~`` that no shell
-            has replaced, or is too long.
-        Unsupported: Its scheme is unknown.
+        InvalidInput: *location* is an incomplete address of a server, begins with a ``~`` that no
+            shell has replaced, or is too long.
+        Unsupported: The scheme of *location* is unknown.
     """
     if location.startswith(("postgresql:", "postgres:")):
         raise InvalidInput(
@@ -94,10 +94,10 @@ def without_password(url: str) -> str:
 
 
 def check_password(url: str) -> None:
-    """Refuse the URL of a server with a password that would be taken apart.
+    """Refuse the URL of a server whose password has unquoted characters that divide URLs.
 
     Raises:
-        InvalidInput: The message does not show it.
+        InvalidInput: The password has @, /, ?, # or %; the message does not show the password.
     """
     user = _USER.match(url)
     if user and _UNQUOTED.search(user[3] or ""):
@@ -108,7 +108,10 @@ def check_password(url: str) -> None:
 
 
 def checked_urls(value: object, what: str) -> list[str]:
-    """Return a tuple of urls from one url, several, or None.
+    """Return a list of the urls in *value*, without empty ones.
+
+    Args:
+        value: One url, a list or tuple of urls, or None for no url.
 
     Raises:
         InvalidInput: *value* has another type.
@@ -122,7 +125,7 @@ def checked_urls(value: object, what: str) -> list[str]:
 
 
 def is_image(url: str) -> bool:
-    """Return whether a model's server can fetch, or be given, an image by *url*."""
+    """Return whether *url* looks like an image that a model's server can fetch or read."""
     if _DATA.match(url):
         return True
     try:
@@ -133,6 +136,6 @@ def is_image(url: str) -> bool:
 
 
 def append_urls(text: str, urls: Sequence[str]) -> str:
-    """Return a text with urls after it, a line each; of a data url, only its type."""
+    """Return *text* with *urls* after it, a line each. A data url is cut to its type."""
     lines = [url.partition(",")[0] if url[:5].lower() == "data:" else url for url in urls]
     return "\n".join([*([text] if text else []), *lines])

@@ -1,9 +1,10 @@
 """Storable values as JSON text and back, and digests of them.
 
-JSON has no bytes, no NaN or infinities, and readers that lose large ints, so these travel as
-one-field objects: ``{"$bytes": base64}``, ``{"$float": "nan" | "inf" | "-inf"}`` and
-``{"$int": hex}``. A dict that looks like one of them (its only key is such a name, and its value a
-text) is written with one more ``$``. All other keys are written unchanged.
+JSON has no bytes, NaN or infinities, and some programs lose large ints as they read JSON. So these
+values are written as objects with one field: ``{"$bytes": base64}``,
+``{"$float": "nan" | "inf" | "-inf"}`` and ``{"$int": hex}``. A dict that looks like one of them
+(its only key is one of these names, and its value is a text) is written with one more ``$``. All
+other keys are written unchanged.
 The store, exports, the server and its clients, and the command line use this form.
 `decode(encode(v))` equals *v*, with the same types and the same order of dict keys.
 """
@@ -27,7 +28,7 @@ from alveus.values.storable import MAX_DEPTH, Value
 from alveus.values.times import format_time
 
 _DIGITS = 600
-"""Python may be set to refuse ints of over 640 digits."""
+"""The digits in a row from which an int may be too long: Python may refuse more than 640 digits."""
 
 _DIGIT_RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
 
@@ -37,7 +38,10 @@ _MAX_JSON_LEVELS = 2 * MAX_DEPTH
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[]}]', re.DOTALL)
 
 _MARK = re.compile(r"\$+(?:bytes|float|int)")
-"""Name of the only field of an object that is another value, or a dict that looks like one."""
+"""The field of a one-field object that stands for another value, or of a dict that looks like it.
+
+See the docstring of this module.
+"""
 
 _MAX_JSON_INT = 1 << 1900
 
@@ -59,7 +63,7 @@ def _encoder() -> Callable[[Value], str]:
 
 _compact = _encoder()
 _decode_first: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
-"""The function below `raw_decode`, which only has better error messages; reads of items use it."""
+"""The function that `JSONDecoder.raw_decode` calls, which only adds better error messages."""
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
@@ -106,7 +110,7 @@ def decode(text: str) -> Value:
     """Return the value of a store's *text*, made by `encode`.
 
     Raises:
-        StoreDamaged: `encode` did not make it.
+        StoreDamaged: `encode` did not make the text.
     """
     try:
         return parse(text)
@@ -186,7 +190,10 @@ def is_mark(name: str) -> bool:
 
 
 def _marked(value: dict[str, Value]) -> tuple[str, str] | None:
-    """Return the name and text of an object that is a marked value, or looks like one."""
+    """Return the name and text of a one-field object that stands for a value, or looks like it.
+
+    Return None for any other object.
+    """
     if len(value) != 1:
         return None
     ((name, text),) = value.items()
@@ -210,14 +217,14 @@ def decode_user_json(text: str) -> Value:
     Raises:
         InvalidInput: A number is too large for a float, or an object has a name twice.
         ValueError: The text is not JSON, or not a storable value.
-        RecursionError: It is nested very deeply.
+        RecursionError: The JSON is nested very deeply.
     """
     check_depth(text)
     return _unescaped(json.loads(text, parse_float=_finite, object_pairs_hook=unique_fields))
 
 
 def unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
-    """Return an object, for `object_pairs_hook`.
+    """Return *pairs* as a dict; a function for the `object_pairs_hook` of `json.loads`.
 
     Raises:
         InvalidInput: A name occurs twice, as JSON allows: one of the values would be lost.
@@ -236,7 +243,7 @@ def check_depth(text: str) -> None:
     Code that Python runs at that depth, such as a finalizer, would fail.
 
     Raises:
-        RecursionError: It is nested very deeply.
+        RecursionError: The JSON has more than `_MAX_JSON_LEVELS` levels.
     """
     if text.count("[") + text.count("{") <= _MAX_JSON_LEVELS:
         return

@@ -41,23 +41,23 @@ MAX_COUNT = 255
 """The highest count of a term, and of temporal words."""
 
 CACHED_TERMS = 65_536
-"""Stems kept per process; about 10 MB at most, by compiled code 4 MB."""
+"""The most terms of tokens that a process caches: about 10 MB, in compiled code 4 MB."""
 
 CACHED_CONTEXTS = 1_024
-"""Pairs of a speaker and a minute whose terms are kept per process; less than 1 MB."""
+"""The most pairs of a speaker and a minute whose terms a process caches; less than 1 MB."""
 
 PASSAGE_WORDS = 100
 """Words after which a text is cut."""
 
 LAST_WORDS = 33
-"""Least words of a last passage; fewer words stay with the passage before."""
+"""The fewest words of a last passage; fewer words stay with the passage before."""
 
 PASSAGE = 0
-"""Precedes the terms of each passage of a text that is cut."""
+"""The mark before the terms of each passage of a text that is cut."""
 
 QUESTION, SHORT_QUESTION, INSTRUCTION = 1, 2, 3
-"""Marks: ends in a question mark (up to 60 words), the same of up to 25 words, and a standing
-instruction, such as "always answer in French" (up to 40 words)."""
+"""Marks of a text that ends in a question mark and has up to 60 words; the same with up to 25
+words; and of a standing instruction of up to 40 words, such as "always answer in French"."""
 
 QUESTION_WORDS, SHORT_QUESTION_WORDS, INSTRUCTION_WORDS = 60, 25, 40
 
@@ -77,7 +77,7 @@ MONTHS = (
 _LISTS = words_of(__file__)
 
 STOP_WORDS = frozenset(_LISTS["stop"])
-"""Left out of texts and queries."""
+"""Words that are left out of texts and queries."""
 
 _TEMPORAL_WORDS = frozenset(_LISTS["temporal"])
 """Words that answer "when?"."""
@@ -156,7 +156,8 @@ class TextTerms(NamedTuple):
     """The terms and counts of one text, ready for a record.
 
     Attributes:
-        packed: The result of `pack`; if the text is cut, of each passage in turn.
+        packed: The result of `pack`. If the text is cut, the numbers of all passages in turn, then
+            their counts.
         tokens: The number of words, with repetitions and without stop words.
         temporal: The number of temporal words in the text, at most `MAX_COUNT`.
     """
@@ -172,10 +173,10 @@ def analyse(
     speaker: str | None = None,
     caption: str | Sequence[str] | None = None,
 ) -> TextTerms:
-    """Return the terms and counts of `document(text, …)`; any text has some.
+    """Return the terms and counts of `document(text, …)`. Any text is accepted.
 
-    Takes time in proportion to the text: 1 to 3 µs for 30 words between spaces with the C
-    extension, else 15 to 35.
+    The time is in proportion to the length: for 30 words between spaces, it is 1 to 3 µs with the C
+    extension, and 15 to 35 µs without it.
     """
     minute = None if time is None else minute_of(time)
     return TextTerms(*analyse_with(text, context_terms(minute, speaker), caption))
@@ -184,7 +185,7 @@ def analyse(
 def analyse_with(
     text: str, context_terms: list[int], caption: str | Sequence[str] | None = None
 ) -> tuple[bytes, int, int]:
-    """Return the fields of `TextTerms` of a text whose `context_terms` are known."""
+    """Return the fields of the `TextTerms` of a text, given the result of `context_terms`."""
     if caption:
         context_terms = _terms_of(_tokenize(_image(caption))[0]) + context_terms
     if NATIVE is not None:
@@ -197,13 +198,13 @@ def analyse_with(
 def analyse_texts(
     texts: list[Any], metadata: list[Any], caption: str, context_terms: list[list[int]]
 ) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
-    """Return the wire forms of metadata and, a list each, the fields of the `TextTerms` of texts.
+    """Return the wire forms of *metadata*, and a list for each field of the texts' `TextTerms`.
 
-    None: one of *texts* is no str, *metadata* has a *caption* or a rare value, or the C extension
-    is missing.
+    Return None if one of *texts* is no str, if *metadata* has a *caption* or a rare value, or if
+    the C extension is missing.
 
     Args:
-        context_terms: The result of the function of that name, for each text.
+        context_terms: The result of the function `context_terms`, for each text.
 
     Raises:
         InvalidValue: One of *texts* holds a lone surrogate.
@@ -254,7 +255,7 @@ def context_terms(minute: int | None, speaker: str | None) -> list[int]:
 
 @lru_cache(maxsize=CACHED_CONTEXTS)
 def _kept_context_terms(minute: int | None, speaker: str | None) -> list[int]:
-    """Return a list that must not be changed; items that are added together share it."""
+    """Return the list for `context_terms`. Items that are added together share the list."""
     tokens = _tokenize(speaker)[0] if speaker else []
     return _terms_of(tokens if minute is None else tokens + _time_words(EPOCH + minute * _MINUTE))
 
@@ -269,7 +270,10 @@ def _unspaced() -> re.Pattern[str]:
 
 @lru_cache(maxsize=1)
 def _words_of() -> re.Pattern[str]:
-    """Return a pattern of words to count: between spaces, or two characters of such a script."""
+    """Return a pattern of the words to count.
+
+    A word is the text between two spaces; in a script without spaces, up to two characters.
+    """
     return re.compile(f"[{_UNSPACED_SCRIPTS}]{{1,2}}|[^\\s{_UNSPACED_SCRIPTS}]+")
 
 
@@ -283,19 +287,19 @@ BREAK = "\x1e"
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Return several texts as one text to store; words read it as a whole."""
+    """Return several texts as one text to store. Search by words reads it as a whole."""
     return f"{BREAK}\n".join(texts)
 
 
 def separate(text: str) -> list[str]:
-    """Return the texts in *text*, at least one; meaning reads each separately."""
+    """Return the texts in *text*, at least one. Search by meaning reads each separately."""
     return [part for part in text.split(BREAK) if part.strip()] or [text]
 
 
 def passages(text: str) -> list[str]:
-    """Return the passages of *text*, in order: it is cut before every hundredth word.
+    """Return the passages of *text*, in order. A passage has `PASSAGE_WORDS` words.
 
-    Fewer than `LAST_WORDS` at the end stay with the passage before them.
+    Fewer than `LAST_WORDS` words at the end stay with the passage before them.
     """
     least = PASSAGE_WORDS + LAST_WORDS
     if len(text) < 2 * least - 1:
@@ -308,7 +312,7 @@ def passages(text: str) -> list[str]:
 
 
 def is_marked(text: str) -> bool:
-    """Return whether *text* has a mark."""
+    """Return whether *text* has a mark, such as `QUESTION`."""
     return bool(_marks(text))
 
 
@@ -333,10 +337,10 @@ def document(
     speaker: str | None = None,
     caption: str | Sequence[str] | None = None,
 ) -> str:
-    """Return the text that words read: ``[1:56 pm on 8 May, 2023] Speaker: text [image: caption]``.
+    """Return the text that search by words reads.
 
-    The date is in UTC and in English on every machine; unknown parts are left out. The date is
-    worth 2 points of recall (LoCoMo, R@10).
+    It is ``[1:56 pm on 8 May, 2023] Speaker: text [image: caption]``, without unknown parts. The
+    date is in UTC and in English on every machine. It is worth 2 points of recall (LoCoMo, R@10).
     """
     label = f"{speaker}: " if speaker else ""
     image = f" {_image(caption)}" if caption else ""
@@ -447,10 +451,10 @@ def _split(text: str) -> tuple[list[str], int, int]:
 
 
 def _read_chunk(chunk: str) -> tuple[list[int], int, int] | None:
-    """Return the terms of text between two spaces that is not ASCII, for the C extension.
+    """Return the terms of *chunk*, for the C extension: text between two spaces that is not ASCII.
 
-    Also how many of its words are temporal, and how many of these may be years. None: it may
-    contain a date in numbers, whose words count if its text has a year anywhere.
+    Return also how many of its words are temporal, and how many of these may be years. Return None
+    if the chunk may contain a date in numbers: its words count only if the whole text has a year.
     """
     text, pairs = _folded(chunk)
     if _MAY_BE_DATE.search(text):
@@ -460,7 +464,10 @@ def _read_chunk(chunk: str) -> tuple[list[int], int, int] | None:
 
 
 def _pairs(text: str) -> list[str]:
-    """Return pairs of neighbours in each run without spaces, a lone character, ideographs."""
+    """Return the ideographs of *text*, and the pairs of neighbours in each run without spaces.
+
+    A lone character of another script counts as a pair.
+    """
     pairs = _ideograph().findall(text)
     for run in _unspaced().findall(text):
         pairs += [run[i : i + 2] for i in range(len(run) - 1)]
@@ -521,7 +528,7 @@ def _known_words(native: Native) -> object:
 
 
 def _light_stem(token: str) -> str:
-    """Return an Arabic or Hindi word without its article, number and case; others as they are."""
+    """Return an Arabic or Hindi word without article, number and case; other words unchanged."""
     if _HINDI.fullmatch(token):
         end = next((e for e in _HINDI_ENDS if token.endswith(e) and len(token) > len(e) + 1), "")
         return token.removesuffix(end)
@@ -541,7 +548,7 @@ def _hash(stem: str) -> int:
 
 
 class _PerThread(threading.local):
-    """SQLite's tokenizers, opened by each thread for itself: no lock is ever held over a fork."""
+    """SQLite's tokenizers. Each thread opens a separate pair, so no lock is held during a fork."""
 
     def __init__(self) -> None:
         with FORKS.inside():
