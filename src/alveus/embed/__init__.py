@@ -77,7 +77,7 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Numbers in a vector; 0 for an embedder without meaning."""
+        """Numbers in a vector, or 0 for an embedder without meaning."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class WindowedEmbedder(Embedder, Protocol):
 def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     """Return the checked vectors of each text, shape (windows, dimensions).
 
-    Embedders without windows have one row per text. A text that joins several texts
+    An embedder without windows gives one row per text. A text that joins several texts
     (`words.joined`) has the windows of each, at most 32: the first window of each text, then the
     others.
 

@@ -42,7 +42,7 @@ GELU_ROWS = 64
 
 
 FEW_ROWS = 32
-"""A product of at most so many rows, as one short text has, is cut into small products."""
+"""A product of at most this many rows, as one short text has, is cut into small products."""
 
 SMALL_ROWS, SMALL_COLUMNS = 8, 32
 """Size of a small product. OpenBLAS has a faster way below a million multiplications."""

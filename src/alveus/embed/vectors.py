@@ -1,4 +1,4 @@
-"""Vectors: as bytes (int8 rows, one-byte floats), of length one, and in groups of near rows."""
+"""Turns vectors into bytes and back, scales them to length 1, and groups near rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ SCALE_BYTES = 4
 def quantise(vectors: Vectors) -> bytes:
     """Return rows as int8, one after the other, each stretched until its largest number is 127.
 
-    The direction of a row is kept, to a cosine of 0.9999 for rows of embedders; its length is not.
+    The direction of a row is kept, to a cosine of 0.9999 for rows of embedders. The length of a row
+    is not kept.
     A zero row stays zero. The same rows give the same bytes everywhere.
 
     Args:

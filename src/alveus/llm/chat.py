@@ -254,7 +254,7 @@ def checked_messages(
 
     Args:
         what: The name of the messages in an error.
-        images: Whether the model takes images. Images of its user stay in `urls`; all other urls
+        images: Whether the model takes images. Images from users stay in `urls`; all other urls
             follow the content as text.
 
     Raises:

@@ -287,7 +287,7 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
         return None
     sizes = np.diff(run.offsets)
     least, slope = _norms([index], signals)
-    if not index.uncut:  # how many documents hold each term
+    if not index.uncut:  # count the documents that contain each term
         new = np.ones(len(run.docs), np.bool_)
         documents = index.documents(run.docs)
         np.not_equal(documents[1:], documents[:-1], out=new[1:])
@@ -308,9 +308,10 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
 
 
 class _Term(NamedTuple):
-    """A term: the passages that contain it, and how often each does.
+    """A term of the question: the passages that contain it, and its count in each.
 
-    *peak* is the limit of the term's weight. No passage has a weight of the term above *bound*.
+    *peak* is the limit of the term's weight as its count increases. *bound* is at least the term's
+    weight in every passage.
     """
 
     passages: Docs

@@ -24,7 +24,7 @@ CACHED_ITEMS = 4_096
 """Most items that are cached: a few MB in most memories, at most 32 MB with `LONGEST`."""
 
 LONGEST = 2_048
-"""An item is cached if its value, text and metadata together have at most so many characters."""
+"""An item is cached if its value, text and metadata together have at most this many characters."""
 
 _FIELDS = attrgetter(*ITEM_FIELDS)
 

@@ -20,7 +20,7 @@ from alveus.store import CandidateQuery, Feature, Finder, LargeSet
 from alveus.store.filters import Filter
 
 SHORT_LIST = 200
-"""Candidates whose neighbours are scored too. If the limit of hits times 4 is more, it counts."""
+"""Candidates whose neighbours are scored too, or four times the limit of hits if that is more."""
 
 BEST_BY_WORDS = 8
 """Candidates that are added to the short list for their words alone."""

@@ -22,10 +22,10 @@ from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 
 RECENT_ITEMS = 16_384
-"""Most items kept outside the index; more are moved into it."""
+"""Most items that are kept outside the index. If there are more, they are moved into it."""
 
 COUNTED = 2_000
-"""Up to so many items with any term of a probe are all counted.
+"""Up to this many items with any term of a probe are all counted.
 
 If there are more, only the items with the probe's rarest terms are read.
 """
@@ -120,7 +120,7 @@ def find(index: SetIndex, probe: Probe) -> list[str]:
 
 @dataclass
 class _IndexedSet:
-    """The indexed state of a set; *lock* guards all of it.
+    """The indexed state of a set. *lock* guards all fields.
 
     Attributes:
         number: The number of the set in the store.

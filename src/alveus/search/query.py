@@ -91,14 +91,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How to search; see `MemorySet.search`.
+    """The options of a search; see `MemorySet.search`.
 
     Attributes:
         valid_at: The time at which facts must be valid, in microseconds. "any" means any time. None
             means the moment that is searched.
         touch: Whether hits count as read.
         min_score: Least relevance of a hit, 0..1. None means that no relevance is computed.
-        reranker: Orders the best hits again. None means that they keep their order.
+        reranker: Orders the best hits again. None means that the hits keep their order.
         everything: Whether items without a matching word or a vector are hits too. For sets of at
             most a few thousand items.
     """
@@ -213,7 +213,7 @@ class _Ranked(NamedTuple):
 
 
 class Searcher:
-    """Searches sets of one store.
+    """Searches the sets of one store.
 
     Args:
         reranker: Re-ranker of searches whose options leave the choice to the memory.

@@ -22,7 +22,7 @@ question, can be compared between searches:
 is the cosine between the vectors of item and question. The neighbours in the session add shares of
 their numbers to both, as they do to a score. Numbers from 0 to 59, "am" and "pm" do not count as
 words, because they may come from the time of a text. *named* is 1 if the question names the
-speaker of the item, or the user who said it. It has up to 1 more for the date that the question
+speaker of the item, or the user who said it. Up to 1 is added for the date that the question
 names.
 
 The coefficients of a relevance were fitted on LoCoMo by a logistic regression, and rounded. Items
@@ -67,7 +67,7 @@ WORDS_COUNT = 1_000
 SHORT_LIST = 300
 """Candidates of a large set whose neighbours are scored too.
 
-If ten times the limit of hits is more, it counts.
+Ten times the limit of hits are taken if that is more.
 """
 
 FOREMOST = 2_000
@@ -75,7 +75,7 @@ FOREMOST = 2_000
 important if importance has one."""
 
 FEW = 2_000
-"""If a filter allows at most so many docs of a large set, all of them are candidates."""
+"""If a filter allows at most this many docs of a large set, all of them are candidates."""
 
 _UNIT = 1e9
 """Scores are rounded to nine decimals, so that no machine's last bit decides an order."""
@@ -214,7 +214,7 @@ class Ranking:
         tops: list[Docs | None] = []
         for number, index in enumerate(self.sets):
             top: Docs | None = None
-            if not index.exact:  # the best by words, with the best of all
+            if not index.exact:  # the best docs by words, also the best of all docs
                 count, alone = max(WORDS_COUNT, 2 * self.limit), self._meaning is None
                 top = words.top(number, count=count, allowed=self._allowed(number), alone=alone)
             tops.append(top)

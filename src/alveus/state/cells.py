@@ -30,7 +30,7 @@ NOT_REMOVED: Final = 0
 FIELDS_REMOVED: Final = 1
 """The fields of the base were cleared."""
 NODE_REMOVED: Final = 2
-"""The node of the base was deleted; there may be a new one."""
+"""The node of the base was deleted. A new node may have replaced it."""
 
 ASKED_TOGETHER: Final = 3
 """At this single read of a field of an object, all its fields are read, if they are few."""
@@ -44,9 +44,11 @@ class Fields:
         cells: Every cell that was loaded or written, by name, also cells of missing fields.
         added: Fields that were created over the base, in order. The same dict as *cells* if the
             base has no fields.
-        base_cells: Fields of the base that were not deleted, in its order. None means not loaded.
+        base_cells: Fields of the base that were not deleted, in the order of the base. None means
+            that they are not loaded.
         may_expire: Whether a field may have an expiry.
-        base_names: The names and expiries of the base's fields. None means not loaded.
+        base_names: The names and expiries of the base's fields. None means that they are not
+            loaded.
         asked: Number of fields that were read from the tree singly.
         few: All fields of the base, if they are few and were read together, else None.
     """
@@ -200,7 +202,7 @@ class Cell:
 
 
 def _node_among(siblings: Fields, tree: ExactTree, path: Path) -> Node | None:
-    """Return the node of *tree* at *path*, one of *siblings*.
+    """Return the node of *tree* at *path*. *siblings* are the fields that contain it.
 
     After several single reads, all fields of the object are read at once, if they are few.
     """

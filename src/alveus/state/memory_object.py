@@ -212,7 +212,7 @@ class MemoryObject:
     def get_fields(self) -> dict[str, Any]:
         """Return the fields in the order they were made: values, and objects as MemoryObjects.
 
-        Takes time in proportion to their number.
+        Takes time in proportion to the number of fields.
 
         Raises:
             NotAnObject: The node is now a value, or does not exist.
@@ -235,8 +235,8 @@ class MemoryObject:
     def walk(self) -> Iterator[tuple[DottedPath, Value]]:
         """Return an iterator over all values below: the path from this object, and the value.
 
-        The state is that of the call. Depth first, in the order in which fields were made; empty
-        objects are left out.
+        The iterator shows the state at the call, depth first, in the order in which fields were
+        made. Empty objects are left out.
 
         Raises:
             NotAnObject: The node is now a value, or does not exist.
@@ -408,7 +408,7 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryRef:
-        """Put *value* at *path* if its value is *expected*, in one step.
+        """Put *value* at *path* if the value there is *expected*, in one step.
 
         Args:
             expected: The value that must be there; 1, 1.0 and True are different. `MISSING` means

@@ -15,10 +15,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import MAX_NAME, Path, Value, choice
 
 MAX_LEVELS = 100
-"""Names in one path, counted from the root; far below Python's recursion limit of 1,000."""
+"""Most names in a path, counted from the root: far below Python's recursion limit of 1,000."""
 
 MAX_CACHED_PATHS = 16_384
-"""Parsed paths that one memory caches; a full cache is emptied."""
+"""Most parsed paths that one memory caches. A full cache is emptied."""
 
 DottedPath: TypeAlias = str | Path
 """A path as calls return it: dotted text, or a tuple if a name contains a dot."""

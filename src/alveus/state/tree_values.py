@@ -112,7 +112,7 @@ class Branch:
         return {n: f.to_dict() if isinstance(f, Branch) else f for n, f in self.fields}
 
     def walk(self, start: Path = ()) -> Iterator[tuple[DottedPath, Value]]:
-        """Yield the path of each value, and the value; depth first, in order."""
+        """Yield the path of each value and the value, depth first, in order."""
         for name, field in self.fields:
             path = (*start, name)
             if isinstance(field, Branch):
@@ -247,9 +247,9 @@ class Ttl:
     """The default time to live of writes to a memory.
 
     Attributes:
-        after: The life from the last write; more than zero.
-        refresh: "read" means that a read of a value that expires extends its expiry, and that of
-            the objects above it, to at least *after* from then.
+        after: How long a value lives after its last write; more than zero.
+        refresh: "read" means that reading a value that expires extends the expiry of the value, and
+            of the objects above it, to at least *after* from the read.
     """
 
     after: timedelta

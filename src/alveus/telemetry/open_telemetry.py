@@ -63,7 +63,7 @@ def harmless(call: Callable[[], R]) -> R | None:
 class TelemetrySpan(Observed):
     """A span that has begun. No method raises.
 
-    As a context manager it is the current span of its block, and ends with the block.
+    In a ``with`` block, this is the current span, which ends with the block.
 
     Args:
         span: The span of OpenTelemetry. None means that only metrics record the operation.
@@ -106,7 +106,7 @@ class TelemetrySpan(Observed):
             harmless(lambda: span.add_event(name, allowed))
 
     def link(self, other: TelemetrySpan) -> None:
-        """Link the span to another one."""
+        """Link this span to *other*."""
         span, target = self.span, other.span
         if span is not None and target is not None:
             harmless(lambda: span.add_link(target.get_span_context()))

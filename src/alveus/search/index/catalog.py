@@ -35,7 +35,7 @@ LINE_BYTES = 120
 """RAM of a waiting change, roughly."""
 
 OFTEN_MEASURED = 2_000
-"""A set of more documents is measured after every use, a smaller one after every 16th."""
+"""A set of more documents is measured after every use, a smaller set after every 16th use."""
 
 SELDOM = 16
 
@@ -211,7 +211,7 @@ class Index:
         work: Callable[[list[SetIndex]], R],
         seen: SearchView | None,
     ) -> R:
-        """Do as `read` for one set, the most common case. A tenth faster than `view`."""
+        """Do the work of `read` for one set, the most common case: a tenth faster than `view`."""
         entries, seen = self._acquire((number,), seen)
         entry = entries[number]
         try:
@@ -306,7 +306,7 @@ class Index:
         return seen is not None and seen.seq == self.seq and seen.epoch == self.epoch
 
     def _route(self, seen: SearchView | None) -> None:
-        """Queue the changes since the last view for each loaded set."""
+        """Queue the changes since the last view for the loaded sets."""
         if seen is None or (seen.epoch == self.epoch and seen.seq < self.seq):
             seen = self._finder.search_view((), SearchCache(self.seq))
         if seen.epoch != self.epoch or seen.seq < self.seq or not self._entries:

@@ -44,7 +44,7 @@ CONDITION_BYTES = 500
 """RAM of a cached condition without its result, roughly."""
 
 FEW = 64
-"""Up to so many values are tested one by one, because arrays would gain nothing."""
+"""Up to this many values are tested one by one, because arrays would gain nothing."""
 
 DECODED = 65_536
 """Texts decoded at a time."""
@@ -114,7 +114,7 @@ def exact_float(number: float) -> float | None:
 
 
 class Field:
-    """The values of one field of the metadata, each distinct one once.
+    """The distinct values of one field of the metadata.
 
     Attributes:
         codes: For each metadata text the position of its value in `values`; -1 for a text that

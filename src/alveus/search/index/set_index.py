@@ -42,7 +42,7 @@ from alveus.store.records import MINUTE_US
 from alveus.values.lazy_dataclass import dataclass
 
 EXACT = 2_048
-"""In a set of at most so many live documents, every document is scored."""
+"""In a set of at most this many live documents, every document is scored."""
 
 FEW_IDS = 16
 """Most ids in a filter that are searched one by one."""
@@ -189,12 +189,12 @@ class SetIndex:
 
     @property
     def speakers(self) -> list[str]:
-        """Names by code; an empty text where no live doc is left."""
+        """The names of speakers by code. A name that no live doc has is an empty text."""
         return self._names.speakers.names
 
     @property
     def roles(self) -> list[str]:
-        """Names by code; an empty text where no live doc is left."""
+        """The names of roles by code. A name that no live doc has is an empty text."""
         return self._names.roles.names
 
     @property
@@ -321,8 +321,8 @@ class SetIndex:
     ) -> Docs:
         """Return up to *limit* live docs whose bit codes are nearest to that of *query*, rising.
 
-        They are candidates; `cosines` gives their exact order. Docs that are not *allowed* are left
-        out.
+        The docs are candidates; `cosines` gives their exact order. Docs that are not *allowed* are
+        left out.
         """
         usable = None if self.live == self.size else self.alive
         if allowed is not None:
@@ -511,7 +511,7 @@ class SetIndex:
 
 
 FLAT = 16_384
-"""Up to so many entries, scanning them is faster than grouping and searching them."""
+"""Up to this many entries, scanning them is faster than grouping and searching them."""
 
 SCANS = 16
 """Number of scans of a tail that cost as much as grouping it."""

@@ -350,7 +350,7 @@ CHUNK = 16_384
 """Features added at a time."""
 
 REMEMBERED = 100_000
-"""After so many distinct metadata texts, a text may be written a second time."""
+"""After this many distinct metadata texts, a text may be written a second time."""
 
 PART_BITS, DOC_BITS, COUNT_BITS = 4, 28, 8
 """Terms are sorted in parts, by the first bits of their hashes, so that not all are in RAM at once.

@@ -90,7 +90,7 @@ class SetVectors:
         return self._by_row.size
 
     def extend(self, rows: NDArray[np.int8], by_row: dict[str, NDArray[np.generic]]) -> None:
-        """Append rows in the order of their documents. The columns of these must exist already."""
+        """Append rows in the order of their documents, whose columns must exist already."""
         owner = by_row["owner"]
         self._rows.extend(rows)
         self._by_row.extend(len(rows), by_row)
@@ -168,7 +168,7 @@ class SetVectors:
         return found
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return for each document the mean of its rows, scaled to length 1 before.
+        """Return for each document the mean of its rows, each of which is scaled to length 1.
 
         Each document must have rows.
         """
@@ -267,7 +267,7 @@ def _rows_of(
 def _of_windows(
     values: NDArray[np.float64], starts: NDArray[np.integer[Any]], mean: float
 ) -> NDArray[np.float64]:
-    """Return the value of each document from those of its windows, which begin at *starts*."""
+    """Return a value for each document from its windows' *values*, which begin at *starts*."""
     best = np.maximum.reduceat(values, starts)
     if not mean:
         return best
