@@ -63,7 +63,7 @@ class AlveusChatStore(AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """Return messages of a chat, oldest first. With the status None, return those of both."""
+        """Return messages of a chat, oldest first. The status None selects all messages."""
         items = await self._opened.awaited(lambda: _listed(self._key, key, status))
         start = offset or 0
         return _messages(items[start : None if limit is None else start + limit])

@@ -198,7 +198,7 @@ class ItemLaws(Laws):
         assert only(store).record.text == "new"
 
     def test_what_is_gone_is_not_changed(self, store: Store) -> None:
-        """A change of a missing item is refused: of one retired, never added, or in a missing set.
+        """A change of an item that was retired, never added, or is in a missing set is refused.
 
         The error says that the item is missing.
         """

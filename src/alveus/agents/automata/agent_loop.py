@@ -143,7 +143,7 @@ class Epoch:
 
 
 def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
-    """Return *given* if it can be called, else its method of this name.
+    """Return *given* if it can be called, or else its method with the name *method*.
 
     Raises:
         InvalidInput: Neither can be called, or the function is async.
@@ -422,7 +422,7 @@ class Cycle(Agent):
         return ToolResult(tools.use_memory(call.tool, call.arguments, call_id, inside))
 
     def _remember(self, turn: AgentTurn) -> None:
-        """Commit a turn to the window, unless the reply is discarded and not to be kept."""
+        """Commit a turn to the window. A discarded reply is committed only with `keep_rejected`."""
         if turn.phase == "retry" and not self.parts.keep_rejected:
             return
         state = turn.state

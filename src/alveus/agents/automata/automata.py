@@ -150,7 +150,7 @@ class Automata:
 
     @property
     def runs(self) -> Runs:
-        """The prompts of the agent, to list them and to retry failed ones."""
+        """The prompts of the agent, to list them and to retry failed prompts."""
         with self._running() as runner:
             return runner.runs
 

@@ -1,7 +1,7 @@
 """Agents that talk to each other and remember, under the names of DB-GPT.
 
-One exchange is one run. The conversation is its key; see docs/chat.md. Prompts are jinja2
-templates: ``pip install 'alveus[chat]'``. AgentScope's `DialogAgent` needs neither.
+One exchange is one run. The conversation is the key of the run; see docs/chat.md. Prompts are
+jinja2 templates: ``pip install 'alveus[chat]'``. AgentScope's `DialogAgent` needs no templates.
 """
 
 from alveus.agents.chat.agent_parts import (

@@ -47,8 +47,8 @@ class AgentBase:
 class DialogAgent(AgentBase):
     """An agent that asks a model, with the messages it remembers, oldest first.
 
-    The message and the answer are added to its memory in one call, after the answer has arrived. A
-    failed reply is not remembered.
+    The message and the answer are added to the agent's memory in one call, after the answer has
+    arrived. A failed reply is not remembered.
 
     Args:
         name: The name on the agent's messages.

@@ -120,7 +120,7 @@ class MemoryFragment(ABC):
 
     @property
     def is_insight(self) -> bool:
-        """True if the fragment was inferred from others."""
+        """True if the fragment was inferred from other fragments."""
         return self._is_insight
 
     @property
@@ -334,7 +334,7 @@ Structure: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class StructuredAgentMemoryFragment(AgentMemoryFragment):
-    """A fragment of one step, which is a dict, or of several steps in order, a list of dicts."""
+    """A fragment of one step (a dict), or of several steps in order (a list of dicts)."""
 
     def __init__(
         self,
@@ -602,7 +602,7 @@ class InsightMemoryFragment(Generic[F]):
 def _insight(insight: F | str, originals: Sequence[F]) -> F:
     """Return an insight as a fragment with `is_insight`.
 
-    A fragment that has `is_insight` already is returned unchanged, unless it is an original.
+    A fragment that has `is_insight` already is returned, unless it is one of *originals*.
     """
     known, ids = dict[str, Any](), [f.id for f in originals]
     text: object = insight

@@ -97,8 +97,8 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         label: The prefix of the names of the sets, so that several agents can share a key.
         now: The clock of RAM.
         profile: "dbgpt" uses DB-GPT's numbers, without the faults of DB-GPT.
-        dedupe: Which fragments are duplicates: those with the same "id", also those with the same
-            "text", or "none".
+        dedupe: Which fragments are duplicates. "id": fragments with the same id. "text": also
+            fragments with the same text. "none": no fragments.
     """
 
     _default_scorer: ImportanceScorer | None = None
@@ -275,7 +275,8 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
 
         Args:
             name: The name of the call.
-            arguments: Its arguments, which are compared when an idempotency key is reused.
+            arguments: The arguments of the call, which are compared when an idempotency key is
+                reused.
 
         Raises:
             StaleItem: Other writers changed the layers again and again, for as long as the memory

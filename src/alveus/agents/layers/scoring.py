@@ -155,7 +155,8 @@ def parse_number(answer: str, importance_weight: float | None = None) -> float |
     """Return the rating in a model's answer, limited to 1..10, or None if it has no number.
 
     Args:
-        importance_weight: If given, return a tenth of the rating times this weight.
+        importance_weight: If this weight is given, a tenth of the rating is returned, times the
+            weight.
     """
     found = _NUMBER.search(answer)
     if found is None:

@@ -81,7 +81,7 @@ class Reflection:
         infer: Makes the insight: a function of the observations, oldest first; a language model,
             which summarises them; or a `Summariser`. None means a summary of their best sentences,
             made without a model.
-        on_reflection: Called with each insight, after it was committed.
+        on_reflection: A function that is called with each insight after the commit of the insight.
         question: The query of the observation that an insight is kept as.
         max_tokens: The most tokens of an insight that is a summary.
     """
@@ -149,7 +149,7 @@ class Tally(Note):
     ) -> PlannedWrite:
         """Return *change*, extended by the change that writes a sum.
 
-        The store refuses the result if another writer wrote a sum since this one was read.
+        The store refuses the result if another writer wrote a sum after this sum was read.
         """
         self.value = {"total": total, "since": since[-SOURCES:], "reflections": reflections}
         begun = [] if self.stored else [Define(self.ref, Definition(retention="purge"))]

@@ -64,7 +64,7 @@ class Score:
     """The importance of an observation.
 
     Attributes:
-        value: From 0 to 1.
+        value: The importance, from 0 to 1.
         by: The name of the scorer, for ``reply.scored_by``. None means that no scorer gave it.
         because: Why another scorer than the chosen scorer gave the score, if another did.
     """
@@ -85,10 +85,10 @@ class Scorer(ABC):
     """
 
     ages: ClassVar[bool] = False
-    """True if a score falls with time. It is then computed again at each eviction and context."""
+    """True if scores fall with time. They are then computed again at each eviction and context."""
 
     once: ClassVar[bool] = False
-    """True if a score is slow or expensive. It is then computed once."""
+    """True if scores are slow or expensive. Each is then computed once."""
 
     @abstractmethod
     def score(

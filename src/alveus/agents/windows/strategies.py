@@ -257,7 +257,7 @@ class Hierarchical(Window):
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return the observations that leave the last layer, and the layers of those that move."""
+        """Return the observations that leave the last layer, and the new layers of others, by id."""
         index.add(new)
         try:
             before, layers = index.layer.copy(), self._layers_of(index)
@@ -287,7 +287,7 @@ class Hierarchical(Window):
         lasting = self.lasting_by(self._layers[number].evict, index, request)
         by_age = (
             index.age if lasting is None else lasting
-        )  # as a column, of which *among* is a part
+        )  # always a column, so that *among* can select a part of it
         return self._least(index, by_age, over, safe, among=among)
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:

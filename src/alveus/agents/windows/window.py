@@ -137,7 +137,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
-    """Return the stratum, a context's first message, in a tuple, which is empty without one."""
+    """Return the stratum (the first message of each context) in a tuple, or an empty tuple."""
     if given is None or given == "":
         return ()
     return (given if isinstance(given, Message) else Message.stratum(given),)
@@ -222,9 +222,9 @@ class Window(ContextMemory):
     stratum, the chosen units in the order of creation, and the prompt. It never has more tokens
     than the budget.
 
-    Each commit is one commit of the memory, durable when it returns. Inside an action it belongs to
-    the action. Threads and processes may share a window. A context shows the window at one moment.
-    A repeated commit of an observation changes nothing.
+    Each `commit` is one commit of the memory, durable when the call returns. Inside an action, it
+    is a part of the action's commit. Threads and processes may share a window. A context shows the
+    window at one moment. A repeated commit of an observation changes nothing.
 
     Args:
         cap: The most units. None means any number.

@@ -152,7 +152,7 @@ class WindowIndex:
         return self.at(callers[-1][1]) if callers else None
 
     def linked(self, item_id: str) -> dict[str, str]:
-        """Return the kind of each link to or from an observation, by the id of the linked one."""
+        """Return the kind of each link to or from an observation, by the linked observation's id."""
         if item_id not in self:
             return {}
         entry, found = self[item_id], dict[str, str]()
@@ -340,7 +340,7 @@ def ticks_of(us: int) -> int:
 
 
 MISSES = 8
-"""The choice ends after so many units in a row that do not fit."""
+"""The choice ends after this number of units in a row that do not fit."""
 
 
 class UnitSelection:

@@ -1,4 +1,4 @@
-"""LangGraph's store: a namespace is a set of one key, and its items are the items of this set.
+"""LangGraph's store: a namespace is a set of a key, and the namespace's items are the set's items.
 
 The name of a set is "langgraph" and the labels of the namespace, with a dot before each.
 """
