@@ -307,7 +307,7 @@ class Facts:
         lose what these learnings added to them. The messages are not read again.
 
         Args:
-            learnings: Ids of learnings, or results of `learn`.
+            learnings: Ids of learnings, or results of `KeyMemory.learn`.
             idempotency_key: A second call with the same key changes nothing and returns the result
                 of the first call.
 

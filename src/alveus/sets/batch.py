@@ -628,7 +628,8 @@ class Draft(Writer):
     def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
         """See `Writer.rules`. The first call for a set with rules reads them from the store.
 
-        A batch has to read them, because no commit is refused before its end if they changed.
+        Other writers may use outdated cached rules, because the store then refuses their commit. A
+        batch would get this refusal only at its end.
         """
         if ref not in self._rules_checked:
             self._rules_checked.add(ref)

@@ -348,8 +348,8 @@ class SetWrites(SetReads):
     def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
         """Add items that were in a set before, as an import of an export does.
 
-        This works like `add_many`, but the rules of admission do not check the items. They checked
-        them at the first add.
+        This works like `add_many`, but the rules of admission do not check the items, because they
+        checked each item when it was first added.
         """
         if type(items) not in (list, tuple) or not all(isinstance(item, Item) for item in items):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput("add_back takes a list of Items, as a set or an export has them")

@@ -22,8 +22,8 @@ class Derived:
     """An item that replaces others: its sources.
 
     The item's time is the span of its sources' times. Its importance is the highest of its sources
-    unless *importance* is given. It has the role of its sources if all have the same role; so it is
-    with the session and the speaker.
+    unless *importance* is given. If all sources have the same role, session or speaker, the item
+    has it, too.
 
     Attributes:
         sources: Ids of the replaced items; they are retired.
