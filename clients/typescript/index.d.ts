@@ -740,7 +740,7 @@ export interface FactsTimeline {
 /** Undo learnings, in one commit; return the number of facts that the undo removes. */
 export interface FactsUndo {
   call: "facts.undo";
-  /** Ids of learnings, or results of `learn`. */
+  /** Ids of learnings, or results of `KeyMemory.learn`. */
   learnings: Array<string | LearnReport>;
 }
 
