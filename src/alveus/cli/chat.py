@@ -174,7 +174,7 @@ class Chat:
         recalled: The prompt of the last request.
         failed: Ids of requests that failed, until they are answered or forgotten.
         learns: True if facts are learnt from the chat.
-        finder: The model that finds facts. None means rules.
+        finder: The model that finds facts. If it is None, rules find them.
     """
 
     session: Session

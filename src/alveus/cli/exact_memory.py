@@ -1,4 +1,4 @@
-"""Exact memory: tree, get, set, rm; its past: diff, prune-history."""
+"""The commands of exact memory: tree, get, set, rm; and of its past: diff, prune-history."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tree_command(
 ) -> None:
     """Show the exact memory of a key, or a part of it.
 
-    PATH is dotted, such as profile.city; where a name holds a dot, a JSON list: '["a.b", "c"]'.
+    PATH is dotted, such as profile.city. If a name has a dot, PATH is a JSON list: '["a.b", "c"]'.
     With --json: the value at PATH; an object is a JSON object.
 
     Example: alveus tree profile --key ada
@@ -152,8 +152,8 @@ def set_command(
 ) -> None:
     """Set one value of exact memory.
 
-    VALUE is read as JSON; what is not JSON is text. Objects on the way to PATH are made, and so
-    is the memory if there is none. alveus get prints what restores the value.
+    VALUE is read as JSON. A VALUE that is not JSON is stored as text. Objects on the way to PATH
+    are made, and so is the memory if there is none. alveus get prints a VALUE that restores it.
     With --json: {"key": …, "path": […], "value": …}.
 
     Example: alveus set profile.city Lisbon --key ada

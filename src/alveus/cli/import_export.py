@@ -146,7 +146,7 @@ def checked_messages(
         name: The conversation.
 
     Raises:
-        InvalidInput: The file has no usable message; nothing was opened.
+        InvalidInput: The file has no usable message. No memory was opened.
         Exit: With `LEFT_OUT`, at the end of the block, if a line is not a message.
     """
     target = transfer.Target(key, name)

@@ -1,4 +1,4 @@
-"""Items of sets: add, show, delete, list, recent, search, context; and quarantine."""
+"""The commands of items: add, show, delete, list, recent, search, context, quarantine."""
 
 from __future__ import annotations
 

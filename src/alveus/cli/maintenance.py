@@ -1,4 +1,4 @@
-"""Maintenance of a memory: doctor, backup, restore, migrate, reindex; grants of access."""
+"""The commands that maintain a memory, such as doctor and backup, and that grant access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: list, show, retry, discard; and replay, which shows their steps."""
+"""The commands of runs: list, show, retry and discard, and replay, which shows their steps."""
 
 from __future__ import annotations
 
@@ -227,8 +227,9 @@ def retry(session: Session, *, chosen: Chosen = CHOSEN) -> None:
 def discard(session: Session, *, chosen: Chosen = CHOSEN) -> None:
     """Discard runs that will not be finished.
 
-    What their finished actions committed is kept; the rest is never done, and the runs behind them
-    go on. A run that is named may also be waiting or active: its current action commits nothing.
+    The commits of their finished actions are kept. The other actions are never run, and the runs
+    behind them go on. A run that is named may also wait or be active. The current action of an
+    active run commits nothing.
     With --json a line per run: {"run": …, "status": "discarded"}.
 
     Example: alveus runs discard --all --agent Shop

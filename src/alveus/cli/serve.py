@@ -1,4 +1,4 @@
-"""Servers of a memory: alveus serve, ui and mcp; and their tokens: alveus token."""
+"""The commands that serve a memory (serve, ui and mcp), and that manage their tokens (token)."""
 
 from __future__ import annotations
 
@@ -239,8 +239,8 @@ def mcp_command(
     """Serve the memory of a key to clients of MCP, until it is stopped.
 
     Claude Desktop, Cursor, VS Code and other clients of the Model Context Protocol start it, and
-    talk over stdin and stdout. With --http it listens for them, at /mcp; without --tokens on this
-    machine alone. Needs alveus[mcp].
+    talk over stdin and stdout. With --http it listens for them, at /mcp. Without --tokens, it
+    listens on this machine alone. Needs alveus[mcp].
     With --http and --json a line when it listens: {"url": …}.
 
     Example: alveus mcp --key ada --db memory.db

@@ -75,7 +75,7 @@ class Session:
 
     @property
     def server(self) -> str | None:
-        """The URL of the server that holds the memory. None means a file."""
+        """The URL of the server that holds the memory, or None if a file holds it."""
         return self.db if self.db is not None and is_server(self.db) else None
 
     @property

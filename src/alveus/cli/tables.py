@@ -53,7 +53,7 @@ class Rate(ProgressColumn):
     """The recent rate of a task, per second."""
 
     def render(self, task: Task) -> Text:
-        """Return the rate of a task; empty before the first measurement."""
+        """Return the rate of a task as text, which is empty before the first measurement."""
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s")
 

@@ -20,7 +20,7 @@ MOST_SPACES = 64
 _USES = "alveus.uses"
 
 SCHEMES = ("bearer ", "token ")
-"""The schemes before a secret in the header ``Authorization``; the second is mem0's."""
+"""The schemes before a secret in the header ``Authorization``. Clients of mem0 use the second."""
 
 
 class Unauthenticated(AlveusError):
@@ -236,7 +236,7 @@ def caller_of(
     """Return the caller that the headers ``Authorization`` and ``Alveus-Timezone`` name.
 
     Raises:
-        Unauthenticated: The server has tokens, and the header holds none of them.
+        Unauthenticated: The server has tokens, and none of them has the secret in the header.
     """
     return Caller(token_of(authorization, tokens), memories, timezone)
 
@@ -247,7 +247,7 @@ def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:
     If the server has no tokens, return `ANYBODY`.
 
     Raises:
-        Unauthenticated: The server has tokens, and the header holds none of them.
+        Unauthenticated: The server has tokens, and none of them has the secret in the header.
     """
     if tokens is None:
         return ANYBODY

@@ -84,7 +84,8 @@ class CallTarget(NamedTuple):
     """The memory that a call is made on.
 
     Attributes:
-        once: The idempotency key of the call. None if it has none; a batch has the key instead.
+        once: The idempotency key of the call, or None. The calls of a batch have None, because the
+            batch has the key.
         token: The caller's token.
         renews: Whether a read may extend the lifetime of items, if their set is configured so.
     """
@@ -348,7 +349,7 @@ class Subtree(TreeRead):
 
 
 class ReplaceValue(_Write):
-    """Set a value if the current value is `expected`. Without `expected`, none may exist."""
+    """Set a value if the current value is `expected`, or, without `expected`, if none exists."""
 
     call: Literal["exact.update"]
     value: Any

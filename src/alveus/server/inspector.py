@@ -61,7 +61,7 @@ MOST_POINTS = 100_000
 """The most points of a map in one response. Of more items, an even sample is returned."""
 
 MAP_DIGITS = 4
-"""Digits of coordinates between -1 and 1; a screen shows no more."""
+"""Digits of coordinates, which are between -1 and 1. A screen cannot show more digits."""
 
 MOST_MOMENTS = 2_000
 """The most commits of a key's exact memory in one response: the last ones."""

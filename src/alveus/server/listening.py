@@ -210,7 +210,7 @@ def listen(
     """Serve an app until the process receives a signal.
 
     Args:
-        port: The port; 0 means any free one.
+        port: The port. 0 means any free port.
         announce: Called with the address once the server listens.
         stops: Called after a signal, before the server waits for running requests.
         proxies: The proxies whose headers set the scheme, host and client of a request.

@@ -297,7 +297,7 @@ class HeldId(BaseModel):
 
 
 class CallAnswer(RootModel[dict[str, Any]]):
-    """The fields of the Python call's result; empty if it returns None."""
+    """The fields of the Python call's result. There are none if the call returns None."""
 
 
 class TouchedItem(BaseModel):

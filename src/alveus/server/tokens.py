@@ -28,7 +28,7 @@ from alveus.values.storable import checked_name
 Access: TypeAlias = Literal["read", "write", "admin"]
 
 LEVELS: tuple[str, ...] = get_args(Access)
-"""The access levels, lowest first; each includes the lower ones."""
+"""The access levels, lowest first. Each level includes the lower levels."""
 
 SECRET_BYTES = 32
 

@@ -32,7 +32,7 @@ from alveus.values.storable import Value, checked_name, valid_text
 from alveus.values.words import MONTHS
 
 FIELDS = {"id", "role", "content", "speaker", "session", "metadata", "importance"}
-"""Fields of a message that become fields of an item; the others become metadata."""
+"""Fields of a message that become fields of an item. All other fields become metadata."""
 
 OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 """Fields that a message may have instead of a text."""

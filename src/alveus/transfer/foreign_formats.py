@@ -53,9 +53,9 @@ class Target:
     Fields are dotted paths into a record: ``user_id``, ``metadata.customer``, ``namespace.1``.
 
     Attributes:
-        key: The key; None for knowledge, or if `key_from` names it.
-        key_from: The field that names the key; `key` is for records without it.
-        set_from: The field that names the set; `set` is for records without it.
+        key: The key. None means knowledge, or that `key_from` names the key.
+        key_from: The field that names the key. Records without this field go to `key`.
+        set_from: The field that names the set. Records without this field go to `set`.
         time_from: The field that holds the time, if it is not the usual field of the format.
         text_from: The field that search reads, if it is not the usual field of the format.
         zone: The zone of times that name no zone.
@@ -206,7 +206,7 @@ SPANS = ("expire_at", "valid_from", "valid_to")
 """Times of an item besides `time`."""
 
 ITEM_FIELDS = frozenset(("id", "text", "value", "metadata", "importance", *LABELS, *SPANS))
-"""Fields that become fields of an item; the others become metadata."""
+"""Fields of a record that become fields of an item. All other fields become metadata."""
 
 
 class ItemReader(Reader):

@@ -180,10 +180,10 @@ def survey_file(
     target: Target | None = None,
     on_invalid: OnInvalid = "skip",
 ) -> Survey:
-    """Return the contents of a file that `import_file` would import; nothing is written.
+    """Return the contents of a file that `import_file` would import. Nothing is written.
 
     Raises:
-        InvalidInput: See `survey`; or the format is not recognised.
+        InvalidInput: The format is not recognised, or `survey` refuses the file.
     """
     with opened(path) as source:
         chosen = layout_of(source) if layout == "auto" else layout
@@ -255,7 +255,7 @@ def import_file(
         on_invalid: The treatment of an unusable record; see `survey`.
 
     Raises:
-        InvalidInput: See `survey`; or the format is not recognised.
+        InvalidInput: The format is not recognised, or `survey` refuses the file.
     """
     with opened(path) as source:
         if layout == "auto":

@@ -41,7 +41,7 @@ def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:
 
 
 def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:
-    """Return the texts in a field; empty if the field is missing."""
+    """Return the texts in a field, or an empty tuple if the field is missing."""
     value = fields.get(name, [])
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise InvalidInput(f'"{name}" must be a list of texts, not {value!r}')
@@ -49,7 +49,7 @@ def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:
 
 
 def object_of(fields: dict[str, Value], name: str) -> dict[str, Value]:
-    """Return the object in a field; empty if the field is missing."""
+    """Return the object in a field, or an empty dict if the field is missing."""
     value = fields.get(name, {})
     if not isinstance(value, dict):
         raise InvalidInput(f'"{name}" must be an object, not {value!r}')

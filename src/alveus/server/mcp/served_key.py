@@ -28,7 +28,8 @@ class Asker:
     """The caller of a request.
 
     Attributes:
-        refusal: Why the caller may only read, with a remedy, as a sentence; None if it may write.
+        refusal: A sentence that says why the caller may only read, and the remedy. None if the
+            caller may write.
     """
 
     refusal: str | None = None
@@ -39,7 +40,7 @@ class Asked:
     """A call of a tool, as a client sent it.
 
     Attributes:
-        connection: A random name of the connection; None for a request without a connection.
+        connection: A random name of the connection, or None if the request belongs to none.
         request_id: The client's id of the request.
     """
 
@@ -98,7 +99,7 @@ class ServedKey:
         return [by_name[name] for name in TOOLS if name in by_name]
 
     def input_schema(self, tool: str) -> dict[str, object] | None:
-        """Return the JSON Schema of a tool's arguments; None if the tool does not exist."""
+        """Return the JSON Schema of a tool's arguments, or None if the tool does not exist."""
         return next((s.input_schema() for s in self._all.schemas if s.name == tool), None)
 
     def call(self, asked: Asked, asker: Asker) -> ToolAnswer:
