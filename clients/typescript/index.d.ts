@@ -53,7 +53,7 @@ export interface Budget {
   message_tokens?: number;
 }
 
-/** The fields of the Python call's result; empty if it returns None. */
+/** The fields of the Python call's result. There are none if the call returns None. */
 export type CallAnswer = Record<string, any>;
 
 /** A commit: the first of the values and items that it changed, and how many it changed. */
@@ -1379,7 +1379,7 @@ export interface Removed {
   removed: boolean;
 }
 
-/** Set a value if the current value is `expected`. Without `expected`, none may exist. */
+/** Set a value if the current value is `expected`, or, without `expected`, if none exists. */
 export interface ReplaceValue {
   /** The names from the root down. */
   path: Array<string>;
