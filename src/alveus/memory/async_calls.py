@@ -169,7 +169,10 @@ class OneByOne:
             return await self._loop.run(call)
 
     async def run_here(self, call: Callable[[], None]) -> None:
-        """Run *call*, which must not block, in the thread of the event loop, in its turn."""
+        """Run *call* after all earlier calls, in the thread of the event loop.
+
+        *call* must not block.
+        """
         async with self._turn:
             call()
 

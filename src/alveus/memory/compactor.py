@@ -216,7 +216,7 @@ class Compactor:
                 self._failed.pop(ref, None)
 
     def _compact(self, info: SetInfo, report: Callable[[Look], object]) -> AlveusError | None:
-        """Compact one set until it is below its mark; return the failure, or None."""
+        """Compact one set until it is no longer due; return the failure, or None."""
         ref, store, engine = info.ref, self._memory.store, self._memory.engine
         tries, again = self._failed.get(ref, (0, 0.0))
         if time.monotonic() < again:
@@ -232,7 +232,7 @@ class Compactor:
                 found = store.set_info(ref)
         except (StoreClosed, ForkedStore):
             raise
-        except SetBusy:  # another compactor has it
+        except SetBusy:  # another compactor compacts the set
             self._left.add(ref)
             return None
         except AlveusError as error:

@@ -617,7 +617,7 @@ class KeyBatch(KeySets, Prompts):
         if self._engine.store.read_only:
             raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
         store, now = self._engine.store, self._engine.clock()
-        head = store.head(self._scope)  # read before `commit_of_op`, whose commit may be newer
+        head = store.head(self._scope)  # read first: after the look-up it may be this op's commit
         first = self._op and store.commit_of_op(self._op, request=None, label=self._label)
         if first:  # a repetition reads the state of the first batch
             self._base, now = first.number - 1, first.time

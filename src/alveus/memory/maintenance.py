@@ -310,7 +310,7 @@ def reindex(
     for name in map(query_prefix_note, notes):
         old, new = store.note(name), query_prefix_of(embedder)
         changes += [] if new == (old or "") else [(name, old, new)]
-    owners = (Scope(space, "a key"), Scope(knowledge, None))  # also for sets added meanwhile
+    owners = (Scope(space, "a key"), Scope(knowledge, None))  # they include sets added meanwhile
     if not store.use_staged_vectors(numbers, notes=changes, scopes=owners):
         raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
     store.put_note(STAGING, None, expected=store.note(STAGING))

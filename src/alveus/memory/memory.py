@@ -363,7 +363,7 @@ class Memory:
     def subscribe(
         self, listener: Callable[[Any], object], *, kinds: Iterable[type[MemoryEvent]] | None = None
     ) -> Callable[[], None]:
-        """Subscribe *listener* to the memory events of runs; return a function that ends this.
+        """Subscribe *listener* to memory events of runs; return a function that unsubscribes it.
 
         Runners of this process call *listener* after their commits, at most once per event, in the
         committing thread. It should be quick and must not wait for a run. Changes outside runs emit
@@ -376,7 +376,7 @@ class Memory:
         return self._engine.listeners.subscribe(listener, kinds)
 
     def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
-        """Subscribe *listener* to compactions of this process; return a function that ends this.
+        """Subscribe *listener* to compactions in this process; return a function that ends this.
 
         The committing thread calls *listener* after the commit, at most once per compaction.
         *listener* should be quick. If it raises, the error is logged and the event is lost.
@@ -537,7 +537,7 @@ class Memory:
         return of.forget(scrub=scrub, dry_run=dry_run, idempotency_key=idempotency_key)
 
     def scrub(self) -> list[Receipt]:
-        """Remove erased data from the files; return the receipts that waited for this.
+        """Remove erased data from the files; return the receipts that waited for the removal.
 
         The store is rewritten, which takes time proportional to its size; writers wait meanwhile. A
         receipt that is still "pending" names the obstacle. A later call continues.
@@ -641,7 +641,7 @@ class RemoteMemory(Memory):
             yield from page
 
     def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
-        """See `Memory.receipts`; returns at most the last 1,000."""
+        """See `Memory.receipts`. At most the last 1,000 receipts are returned."""
         from alveus.memory.remote.codecs import from_json
 
         if before is not None:

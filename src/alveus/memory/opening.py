@@ -328,7 +328,7 @@ def embedder_for(
         name = remembered[note]
         if name is None and not store.read_only:
             store.put_note(note, embedder.name, expected=None)
-            name = store.note(note)  # another process may have been first
+            name = store.note(note)  # another process may have recorded its embedder first
         if name is not None and name != embedder.name:
             raise EmbedderConflict(note, asked=embedder.name, found=name)
     prefix = query_prefix_of(embedder)

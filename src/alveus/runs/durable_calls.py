@@ -408,7 +408,7 @@ class Slot:
     def outcome(self) -> Any:
         """Return the recorded result of a complete call, or raise the recorded error."""
         recorded = self.recorded_call
-        assert recorded is not None  # noqa: S101 - asked for complete ones only
+        assert recorded is not None  # noqa: S101 - this method is for complete calls
         assert recorded.outcome is not None  # noqa: S101 - the same
         self.calls.observer.called(recorded, "replayed")
         if recorded.status == "raised":

@@ -107,7 +107,7 @@ class RunDraft(Draft):
             result = super().write(call, idempotency_key=idempotency_key)
         finally:
             self._writing = False
-        self._answering = call.name == "update"  # it reads the item to return it
+        self._answering = call.name == "update"  # an update also reads the item, to return it
         changes = self.items[done:]
         if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
             self._recorder.emptied(changes[0].set)
@@ -135,7 +135,7 @@ class RunDraft(Draft):
         refs = [SetRef(sets, name) for name in self.sets(sets)] if isinstance(sets, Scope) else sets
         query = checked_query(query)
         hits = super().search(refs, query, options)
-        if refs:  # all of one owner
+        if refs:  # all sets have the same owner
             names: list[Value] = [ref.name for ref in refs]
             ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in hits]
             self.searched.append([_owner(refs[0]), names, query, ids])
@@ -287,7 +287,7 @@ class Task:
 
     def _overlays(self) -> list[Overlay]:
         """Return the overlays in use, in the order of their first use."""
-        parts = [*self._made.values()]  # at once: a thread that was left behind may add to it
+        parts = [*self._made.values()]  # a copy: an abandoned thread may still add a part
         return [part for part in parts if isinstance(part, Overlay)]
 
     def draft(self) -> RunDraft:

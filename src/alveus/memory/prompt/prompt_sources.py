@@ -769,7 +769,7 @@ def _messages(item: Item) -> list[Message]:
             _message(fields["reply"], item, "assistant"),
         ]
     content = fields.get("content", item.text)
-    if fields.get("url") or not isinstance(content, str):  # show the text, with its urls
+    if fields.get("url") or not isinstance(content, str):  # show the item's text, with its urls
         content = content if item.text is None else item.text
     return [_message({**fields, "content": content}, item, "user")]
 

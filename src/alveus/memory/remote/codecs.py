@@ -454,7 +454,7 @@ def argument_of(hint: object, sent: Json, talks: Conversations | None = None) ->
     if talks is not None and ConversationMemory in arms and isinstance(sent, str):
         return talks(sent)
     if datetime in arms and int not in arms and type(sent) in (int, float):
-        return parse_time(sent)  # refuses a number
+        return parse_time(sent)  # raises, because a number is not a time
     if isinstance(sent, str) and datetime in arms and not _is_literal(sent, arms):
         return int(sent) if int in arms and _COMMIT.fullmatch(sent) else parse_time(sent)
     if isinstance(sent, int | float) and timedelta in arms and not isinstance(sent, bool):

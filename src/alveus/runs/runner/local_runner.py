@@ -302,7 +302,7 @@ class LocalRunner(ProcessBound):
                 if not ticket.done and self._line_up(queued, answer, call=call)
             ]
         self._registry.look_up_all(maybe_done)
-        if self._closed:  # meanwhile: nobody else would release the keys
+        if self._closed:  # the runner was closed meanwhile: nobody else would release the keys
             for answer in accepted:
                 if answer.lease is not None:
                     self._store.release_lease(answer.lease)
@@ -319,7 +319,7 @@ class LocalRunner(ProcessBound):
         if row is None or row.status != "parked":
             return answer
         run = row.id
-        with suppress(StaleRun):  # it was retried or discarded meanwhile
+        with suppress(StaleRun):  # another caller retried or discarded the run meanwhile
             run = self.runs.retry(run)
         again = self._store.run(run) or row
         return replace(answer, run=again.id, number=again.number)
@@ -352,7 +352,7 @@ class LocalRunner(ProcessBound):
             run, number = answer.run or 0, answer.number
             row = Run(run, self.name, lane.scope, number, "waiting", queued.event, queued.time)
             maybe_done = not lane.add(row, first=answer.first)
-        lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be released
+        lent = lane.state is LaneState.PARKED and lane.lease is not None  # a worker releases it
         if lane.state is LaneState.IDLE or lent:
             scheduler.make_ready(lane, call=call)
         return maybe_done
@@ -520,7 +520,7 @@ class LocalRunner(ProcessBound):
         checked_wait(wait_s)
         refuse_in_runner(self.owner, "close its runner: set the stop= of serve()")
         if FORKS.is_inherited(self._generation):
-            return  # the parent's, whose threads do not exist here
+            return  # this is a child process, which does not have the threads of the runner
         begins = False
         try:
             with self._lock:
@@ -601,7 +601,7 @@ class LocalRunner(ProcessBound):
         try:
             await self._calls.run(self.start)
         except asyncio.CancelledError:
-            await self.aclose()  # nobody else can close it
+            await self.aclose()  # nobody else can close the runner
             raise
         return self
 

@@ -81,7 +81,7 @@ Then a commit releases the lease: other processes, which poll every `watcher.POL
 the key."""
 
 REST_S = 0.12
-"""Seconds before a process takes a key again that it left to others: twice their longest poll."""
+"""Seconds for which a process leaves a released key to others: twice their longest poll."""
 
 PAGE = 100
 """The largest number of waiting runs in one read."""

@@ -93,7 +93,7 @@ class ActionThreads(ThreadPoolExecutor):
     def _serve(self) -> None:
         while (asked := self._calls.get()) is not None:
             _do(*asked)
-            del asked  # and the objects to which it refers
+            del asked  # so that no call is kept while the thread waits
             with self._lock:
                 self._free += 1
 
@@ -482,7 +482,7 @@ class TaskExecutor:
         self._released(lane)
 
     def _released(self, lane: LiveLane) -> None:
-        lane.tree = None  # valid under this lease only
+        lane.tree = None  # it was valid under the released lease only
         self.scheduler.put_down(lane)
         if lane.stuck is not None:
             self._registry.stir.set()
@@ -724,14 +724,17 @@ class TaskExecutor:
         if isinstance(error, StaleRun) or lane.run is None:
             self._lost(lane)
             return
-        # others added items since the action looked
+        # other writers added items since the action read the set
         if isinstance(error, (KeyBusy, DuplicateItem)) and self._begins_anew(lane):
             return
         if self._refused(lane, error) is not None:
             self.settle(deque([lane]))
 
     def _begins_anew(self, lane: LiveLane) -> bool:
-        """Make a lane ready to repeat its task at once. Return False if that came too often."""
+        """Make a lane ready to repeat its task at once.
+
+        Return False if the task was repeated too often; the lane is then not made ready.
+        """
         lane.conflicts += 1
         if lane.conflicts > CONFLICTS:
             return False
@@ -753,7 +756,7 @@ class TaskExecutor:
             self._abandon(lane, is_async=True)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and self.scheduler.stopping.is_set():
-                raise  # it was dropped with its loop
+                raise  # the coroutine was dropped with its loop
             if isinstance(error, asyncio.CancelledError) and self.scheduler.stopping.is_set():
                 self._abandon(lane, is_async=True)
                 return

@@ -502,7 +502,7 @@ class Runs:
         """
         try:
             self._discard(self._known(run))
-        except StaleRun:  # it ended, or was just parked
+        except StaleRun:  # the run has just ended, or was just parked
             self._discard(self._known(run))
 
     def _discard(self, row: Run) -> None:

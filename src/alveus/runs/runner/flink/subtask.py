@@ -54,7 +54,7 @@ BATCH = 128
 """The largest number of inputs in a commit."""
 
 MOST_KEYS = 10_000
-"""The number of keys whose records are also kept in RAM; more are kept while keys wait."""
+"""The number of keys whose records are also kept in RAM. Keys that wait for outputs stay there."""
 
 LOOK_AT_PARKED_S = 1.0
 """Seconds between two checks whether a parked run was retried."""
@@ -269,7 +269,7 @@ class Subtask:
                     break
                 continue
             if outputs is None:
-                break  # the runs behind it have not ended either
+                break  # the runs behind this run have not ended either
             yield from _emissions(entry.given, outputs)
             self._done(entry, waiting, state)
         self._write(key, state)
@@ -279,7 +279,10 @@ class Subtask:
         return bool(self._waiting.get(key))
 
     def evict(self, key: str, state: KeyState) -> None:
-        """Drop the copy of a key's exact memory, unless the key waits; the store has the memory."""
+        """Drop the copy of a key's exact memory, which the store still has.
+
+        If outputs of the key are outstanding, do nothing.
+        """
         if not self.is_waiting(key):
             self._records.pop(key, None)
             for name in [name for name, _ in state.exact.items()]:
