@@ -303,7 +303,7 @@ def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
     other texts together, only the higher one counts. Replaced characters of metadata are added.
     """
     if not isinstance(item.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        return ValidText(item, 0)  # a store refuses it
+        return ValidText(item, 0)  # a store refuses such an item
     said = {name: getattr(item, name) for name in ITEM_TEXTS}
     said["metadata"] = dict(item.metadata)
     valid = {name: valid_text(given) for name, given in said.items()}

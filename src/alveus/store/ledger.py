@@ -612,7 +612,7 @@ class Lanes(Protocol):
         """Return the run with the id *run*, or None if it does not exist."""
         ...
 
-    def runs(  # noqa: PLR0913 - which of them, by name
+    def runs(  # noqa: PLR0913 - all filters, each by name
         self,
         space: str,
         *,

@@ -657,7 +657,7 @@ class PostgresDatabase(SqlDatabase):
     def _version(self, db: Connection) -> object:
         return db.execute(f"SELECT version, {EPOCH} FROM ledger").get  # noqa: S608 - ours
 
-    def _snapshot_key(self, db: Connection) -> object:  # noqa: ARG002 - it is the same for all
+    def _snapshot_key(self, db: Connection) -> object:  # noqa: ARG002 - one snapshot for all connections
         return None
 
     @contextmanager
@@ -712,7 +712,7 @@ def _configure(log: OutageLog, raw: PipelinedConnection) -> None:
 
 
 def _roll_back(db: PostgresConnection) -> None:
-    with suppress(psycopg.Error):  # then the server rolls back
+    with suppress(psycopg.Error):  # if the connection broke, the server rolls back
         db.roll_back("ROLLBACK")
 
 

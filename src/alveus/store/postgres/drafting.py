@@ -667,7 +667,7 @@ class MovingTransaction(Transaction):
         end_of_minute = self._first_time - self._first_time % MINUTE_US + MINUTE_US - 1
         return min(self._earliest + CLOCK_STEP_US, end_of_minute)
 
-    def _time(self, batch: Batch, number: int) -> int:  # noqa: ARG002 - as the other
+    def _time(self, batch: Batch, number: int) -> int:  # noqa: ARG002 - the signature of `Transaction._time`
         if batch.corroborated is not None:
             self.cache.corroborated = batch.corroborated
         last = int(self.cache.time)

@@ -377,7 +377,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
             },
         )
 
-    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - the signature of `Ledger.shrink`
         """Return 0, as autovacuum makes the space of deleted rows reusable."""
         self.check_open()
         return 0

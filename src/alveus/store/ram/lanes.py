@@ -104,7 +104,7 @@ class RamLanes(RamTables):
         return replace(run, scope=Scope(run.scope.space, hidden.key))
 
     @locked
-    def runs(  # noqa: PLR0913 - as promised
+    def runs(  # noqa: PLR0913 - the signature of `Lanes.runs`
         self,
         space: str,
         *,

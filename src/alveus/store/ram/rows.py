@@ -434,7 +434,7 @@ class Journal:
         ))
         # fmt: on
         put = draft.put_nodes.values()
-        self._put.extend(put if len(put) < 2 else sorted(put, key=_position))  # noqa: PLR2004 - one is sorted
+        self._put.extend(put if len(put) < 2 else sorted(put, key=_position))  # noqa: PLR2004 - one node is sorted
 
     def _row(self, result: Value, space: str, key: str | None, *rest: object) -> tuple[Any, ...]:
         """Return the row of a commit. All commits of a scope that changed nothing share one row."""

@@ -440,7 +440,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         found = [self.set_info(ref) for ref in sets]
         return self._seq, [info for info in found if info is not None]
 
-    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:  # noqa: ARG002 - all is near
+    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:  # noqa: ARG002 - no round trips to save
         """See `Finder.search_view`."""
         return SearchView(*self.seq_and_sets(sets))
 
@@ -572,7 +572,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         return True
 
     @locked
-    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - of a file
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - there is no file
         """Return 0: freed RAM is available at once."""
         return 0
 
