@@ -190,7 +190,7 @@ class CompiledMethod:
 
 
 def _compile(made: type, name: str, options: Mapping[str, bool]) -> Callable[..., Any]:
-    """Return the method *name* that Python makes for a class with the same fields, without bases."""
+    """Return the method *name* that Python makes for a class with the same fields and no bases."""
     namespace: dict[str, object] = {
         key: getattr(made, key) for key in ("__doc__", "__module__", "__qualname__")
     }
