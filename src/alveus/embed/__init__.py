@@ -88,9 +88,9 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return a row per text, shape (texts, dimensions), each of length one.
 
-        A text in which the embedder finds nothing to read has a zero row: its cosine to every
-        text is 0, so it is found by its words alone. Deterministic: on one machine a text has the
-        same row, up to rounding (1e-5 a number), whatever else is in the call.
+        A text in which the embedder finds nothing to read has a zero row. Its cosine to every text
+        is 0, so only its words find it. The result is deterministic: on one machine a text has the
+        same row, up to rounding (1e-5 a number), whatever other texts are in the call.
         """
         ...
 

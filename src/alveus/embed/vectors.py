@@ -34,8 +34,7 @@ def quantise(vectors: Vectors) -> bytes:
     """Return rows as int8, one after the other, each stretched until its largest number is 127.
 
     The direction of a row is kept, to a cosine of 0.9999 for rows of embedders. The length of a row
-    is not kept.
-    A zero row stays zero. The same rows give the same bytes everywhere.
+    is not kept. A zero row stays zero. The same rows give the same bytes everywhere.
 
     Args:
         vectors: Finite numbers, shape (rows, dimensions).

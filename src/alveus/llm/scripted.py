@@ -26,7 +26,7 @@ Answer: TypeAlias = str | BaseException
 
 
 class ScriptedChat(ChatModel):
-    """A `ChatModel` without a model: the same answers to the same calls, on every machine.
+    """A `ChatModel` without a model. It gives the same answers to the same calls everywhere.
 
     Words between spaces count as tokens, and each image counts as one token.
 

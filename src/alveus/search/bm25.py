@@ -53,7 +53,7 @@ Mask = NDArray[np.bool_]
 
 
 class Bm25:
-    """The words of one question, in the sets that are searched."""
+    """Computes the BM25 of the docs of some sets for the words of one question."""
 
     def __init__(
         self,

@@ -134,7 +134,7 @@ def search_options(  # noqa: PLR0913 - the arguments of a search
     min_score: float | None = None,
     reranker: RerankerChoice = MEMORY_DEFAULT,
 ) -> SearchOptions:
-    """Return the arguments of a search, checked; see `MemorySet.search`.
+    """Check the arguments of a search and return them as options; see `MemorySet.search`.
 
     Raises:
         InvalidFilter, InvalidInput: An argument cannot be used.

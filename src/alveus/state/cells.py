@@ -361,7 +361,7 @@ class Cells:
     def live_names_in_range(
         self, cell: Cell | None, path: Path, chosen: NameRange, now: int
     ) -> list[str]:
-        """Return the names of `live_fields` that are *chosen*, in the order of names.
+        """Return the names of `live_fields` in the range *chosen*, in the order of names.
 
         If no field of the object was changed, and its names are not loaded, only the chosen names
         are read from the tree.

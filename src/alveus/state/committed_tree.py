@@ -133,7 +133,7 @@ class CommittedTree:
         return NonValue.OBJECT if node.is_object else deep_copy(node.value)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of fields that are *chosen*, in the order of names.
+        """Return the names of the fields in the range *chosen*, in the order of names.
 
         The kind of the node is read only if no name is found.
         """
@@ -291,7 +291,7 @@ class PastTree:
         return self._tree().read(location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of fields that are *chosen*, in the order of names."""
+        """Return the names of the fields in the range *chosen*, in the order of names."""
         return self._tree().chosen_names(location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
@@ -443,7 +443,7 @@ class BatchTree(Overlay):
         return Overlay.read(self, location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of fields that are *chosen*, in the order of names."""
+        """Return the names of the fields in the range *chosen*, in the order of names."""
         self._only_sets = False
         return Overlay.chosen_names(self, location, chosen)
 

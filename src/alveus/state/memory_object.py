@@ -46,7 +46,7 @@ class ExactMemory(Protocol):
         ...
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of the fields at *location* that are *chosen*.
+        """Return the names of the fields of the object at *location* in the range *chosen*.
 
         Raises:
             NotAnObject: No object is at *location*.
@@ -233,7 +233,7 @@ class MemoryObject:
         return self._branch().to_dict()
 
     def walk(self) -> Iterator[tuple[DottedPath, Value]]:
-        """Return an iterator over all values below: the path from this object, and the value.
+        """Return an iterator over all values below, as pairs of the path from here and the value.
 
         The iterator shows the state at the call, depth first, in the order in which fields were
         made. Empty objects are left out.

@@ -240,7 +240,7 @@ class Overlay:
         return self._cells.live_field_names(self._cells.cell_at(path), path, now)
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of fields that are *chosen*; see `ExactTree`."""
+        """Return the names of the fields in the range *chosen*; see `ExactTree`."""
         return self._cells.live_names_in_range(self._cells.cell_at(path), path, chosen, now)
 
     def has(self, location: ParsedPath) -> bool:
@@ -302,7 +302,7 @@ class Overlay:
         return [name for name, _ in self._cells.live_field_names(cell, location.path, self.now)]
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of fields that are *chosen*, in the order of names.
+        """Return the names of the fields in the range *chosen*, in the order of names.
 
         Raises:
             NotAnObject: A value or nothing is there.

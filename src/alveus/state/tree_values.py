@@ -51,7 +51,7 @@ class ExactTree(Protocol):
         ...
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of fields that are *chosen*, in the order of names."""
+        """Return the names of the fields in the range *chosen*, in the order of names."""
         ...
 
 
@@ -80,7 +80,7 @@ class Snapshot:
         return self.ledger.field_names(self.scope, path, at=self.at, now=now)
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of fields that are *chosen*; see `ExactTree`."""
+        """Return the names of the fields in the range *chosen*; see `ExactTree`."""
         return self.ledger.names_in_range(self.scope, path, chosen, at=self.at, now=now)
 
 

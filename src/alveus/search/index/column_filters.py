@@ -254,7 +254,10 @@ class Metadata:
         return lambda condition: fields[condition.path].truth(condition)
 
     def _read(self, paths: set[Path]) -> dict[Path, Field]:
-        """Extend fields to the last text. Fields of equal length share the decoding."""
+        """Return the fields at *paths* with their values in all texts.
+
+        Fields that end at the same text share the decoding of further texts.
+        """
         fields, size = self._recent.of(paths), len(self._texts)
         while (start := min((one.codes.size for one in fields.values()), default=size)) < size:
             texts = self._texts.slice(start, min(start + DECODED, size))

@@ -308,7 +308,7 @@ class SetIndex:
         return self.columns["windows"][docs] > 0
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return for each doc the mean of its windows' vectors. Each of *docs* must have some."""
+        """Return for each doc the mean of its windows' vectors. Each doc must have vectors."""
         return self._vectors.centres(docs)
 
     def speakers_of(self, docs: NDArray[np.integer[Any]]) -> list[str | None]:

@@ -259,7 +259,7 @@ class SetVectors:
 def _rows_of(
     starts: NDArray[np.intp], windows: NDArray[np.int32]
 ) -> tuple[NDArray[np.intp], NDArray[np.integer[Any]]]:
-    """Return the rows of documents, and the position of each document's first row among them."""
+    """Return the numbers of the rows of documents, and where each document's rows begin in them."""
     firsts = windows.cumsum() - windows
     return (starts - firsts).repeat(windows) + np.arange(int(windows.sum())), firsts
 
