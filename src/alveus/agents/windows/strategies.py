@@ -257,7 +257,7 @@ class Hierarchical(Window):
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return the observations that leave the last layer, and the new layers of others, by id."""
+        """Return the observations that leave the last layer, and by id the new layers of others."""
         index.add(new)
         try:
             before, layers = index.layer.copy(), self._layers_of(index)

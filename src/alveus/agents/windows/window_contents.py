@@ -152,7 +152,7 @@ class WindowIndex:
         return self.at(callers[-1][1]) if callers else None
 
     def linked(self, item_id: str) -> dict[str, str]:
-        """Return the kind of each link to or from an observation, by the linked observation's id."""
+        """Return the kind of each link to or from an observation, by the other observation's id."""
         if item_id not in self:
             return {}
         entry, found = self[item_id], dict[str, str]()
