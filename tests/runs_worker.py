@@ -279,7 +279,7 @@ POINTS: dict[str, tuple[type, str]] = {
     "put": (SqliteStore, "commit"),
     "apply": (Transaction, "apply"),
     "accept": (SqliteStore, "accept"),
-    "insert": (InputWriter, "insert"),
+    "insert": (InputWriter, "_insert"),
     "lease": (SqliteStore, "acquire_lease"),
     "queue": (SqliteStore, "queued_runs"),
     "steps": (SqliteStore, "steps"),
