@@ -508,6 +508,21 @@ def test_channels_are_bounded(memory):
     asyncio.run(main())
 
 
+def test_who_reads_a_channel_that_is_cleared_ends(memory):
+    """A reader gets what is in the channel, then its end."""
+
+    async def main():
+        log = GptsMemory(memory=memory)
+        await log.init("a")
+        reader = asyncio.create_task(anext(aiter(log.chat_messages("a")), None))
+        await asyncio.sleep(0)
+        assert log.clear("a")
+        assert not log.clear("a")
+        assert await asyncio.wait_for(reader, LIMIT_S) is None
+
+    asyncio.run(main())
+
+
 # --- what was recalled ------------------------------------------------------------------------
 
 

@@ -79,7 +79,7 @@ def add_command(
     """
     source, text = ("stdin", output.stdin().read()) if words == "-" else ("TEXT", words)
     if not text.strip():
-        raise click.UsageError(f"{source} is empty, and could not be found again; write a text")
+        raise click.UsageError(f"{source} is empty; search finds an item by its text, so write one")
     _check_is_to_come(fields.get("expire_at"), fields.get("idempotency_key"))
 
     valid = session.valid((text, fields.get("metadata")))

@@ -533,4 +533,4 @@ class Writer(SetReader, ABC):
 
     @abstractmethod
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
-        """Plan a call, commit or gather its changes, and return its result."""
+        """Plan a call, and return its result. Its changes commit, or join the draft of a batch."""

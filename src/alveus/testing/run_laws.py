@@ -783,7 +783,7 @@ class ProgressLaws(Laws):
         assert leased(store, owner="two").epoch > lease.epoch
 
     def test_an_op_is_adopted_beside_a_run(self, store: Store) -> None:
-        """A repeated op is adopted even while the key is run: it changes nothing."""
+        """An op that is repeated while a run holds the key changes nothing."""
         work = batch(PUT, base=0, op=b"op")
         first = store.commit(work)
         leased(store)

@@ -227,8 +227,8 @@ class ItemReader(Reader):
         if self.target.key_from is None and key is not None and key != self.target.key:
             where = "knowledge" if self.target.key is None else f"key {self.target.key!r}"
             raise InvalidInput(
-                f"it names the key {key!r:.40}, and the import is into {where}; leave one of both "
-                "out, or import each under its key (--key-from key)"
+                f"it names the key {key!r:.40}, and the import is into {where}; leave the key out "
+                "of the record or of the call, or import each record under its key (--key-from key)"
             )
         text, value = self._contents(fields)
         given = [name for name in TIMES if fields.get(name) is not None]

@@ -250,7 +250,9 @@ class MemoryEvent(Event):
     def __post_init__(self) -> None:
         """Refuse the base classes, and a value that is not a dict."""
         if type(self) in (MemoryEvent, Written):
-            raise InvalidValue("a memory event", "is one of the kinds, not their base")
+            raise InvalidValue(
+                "a memory event", "must be one of the kinds, not of their base class"
+            )
         if not isinstance(self.value, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidValue(f"{self.type}.value", "must be a dict")
 

@@ -467,8 +467,7 @@ class GptsMemory:
             history_messages: Earlier messages. They are stored if the conversation has no messages.
             start_round: The first round to be shown.
         """
-        if (earlier := self._channels.pop(conv_id, None)) is not None:
-            earlier.put_nowait(DONE)
+        self.clear(conv_id)
         while len(self._channels) >= self._most:
             self._channels.popitem(last=False)[1].put_nowait(DONE)
         self._channels[conv_id] = Channel(with_marks=enable_vis_message, start_round=start_round)
@@ -549,8 +548,14 @@ class GptsMemory:
             yield view
 
     def clear(self, conv_id: str) -> bool:
-        """Remove the channel of a conversation, and return whether there was one. Messages stay."""
-        return self._channels.pop(conv_id, None) is not None
+        """Remove the channel of a conversation, and return whether there was one. Messages stay.
+
+        Readers of the channel get the views in it, then `DONE`.
+        """
+        channel = self._channels.pop(conv_id, None)
+        if channel is not None:
+            channel.put_nowait(DONE)
+        return channel is not None
 
     def _use(self, conv_id: str) -> None:
         if self._keeps_all:

@@ -427,7 +427,7 @@ def connected(
     if given:
         raise unsupported(
             f"Memory.open({', '.join(f'{name}=' for name in given)})",
-            "the server has opened its store already: see the options of `alveus serve`",
+            "they open a store, which the server has done already: pass them to `alveus serve`",
         )
     waits_s = TIMEOUT_S if timeout_s is None else timeout_s
     address = ServerAddress(url.rstrip("/"), token_from(token), waits_s, read_only=mode == "ro")

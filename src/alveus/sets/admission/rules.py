@@ -276,7 +276,7 @@ class Exact(BundledRule):
     """Rule against equal items: equal values, and texts that differ only in case and spacing.
 
     Attributes:
-        same: Fields that must be equal, too: of "speaker", "role", "session".
+        same: Further fields that must be equal: any of "speaker", "role" and "session".
         verdict: "merge" (`add` returns the id of the existing item), or "reject".
     """
 
@@ -320,7 +320,7 @@ class Near(BundledRule):
         threshold: The least share of common words in all words of the two texts, above 0, at most
             1. Below 1, nouns, verbs and the like may differ to this extent, but no names or other
             words.
-        same: Fields that must be equal, too: of "speaker", "role", "session".
+        same: Further fields that must be equal: any of "speaker", "role" and "session".
         verdict: "merge", "quarantine" or "reject".
     """
 
