@@ -107,6 +107,12 @@ def test_a_bundled_embedder_says_what_it_is(name, dimensions, instant):
 
 
 @pytest.mark.parametrize("name", WITH_MEANING)
+def test_an_english_model_says_that_it_reads_english_alone(name):
+    """A search can then leave its part out for other languages."""
+    assert open_embedder(name).languages == {"en"}  # pyright: ignore[reportAttributeAccessIssue] - optional
+
+
+@pytest.mark.parametrize("name", WITH_MEANING)
 def test_rows_have_length_one(name):
     """A row is a direction, so a product of two is their cosine."""
     rows = open_embedder(name).embed(sentences()[::20])

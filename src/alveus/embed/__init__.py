@@ -68,6 +68,9 @@ class Embedder(Protocol):
     """Turns texts into vectors whose cosines measure nearness in meaning.
 
     One instance serves many threads at once.
+
+    An embedder may also have an attribute ``languages``: the ISO 639-1 codes of the languages that
+    its model reads, as a frozenset. None, or no such attribute, means all languages.
     """
 
     @property

@@ -320,6 +320,7 @@ class MiniLm:
     name = "minilm"
     dimensions = DIMENSIONS
     instant = False
+    languages: frozenset[str] | None = frozenset({"en"})
 
     def __init__(self) -> None:
         self._lock = FreshLock()

@@ -43,6 +43,7 @@ class Static:
     name = "static"
     dimensions = DIMENSIONS
     instant = True
+    languages: frozenset[str] | None = frozenset({"en"})
 
     def __init__(self) -> None:
         self._lock = FreshLock()
