@@ -23,8 +23,8 @@ from alveus.embed import (
     Embedder,
     dequantise,
     embed_windows,
+    encoder,
     float8,
-    minilm,
     minilm_onnx,
     open_embedder,
     pack_vector,
@@ -174,12 +174,12 @@ def test_few_rows_are_multiplied_like_many(monkeypatch, count, small):
 
     The second one, for which the parts are kept, is the same to the last bit.
     """
-    monkeypatch.setattr(minilm, "has_small_products", lambda: small)
+    monkeypatch.setattr(encoder, "has_small_products", lambda: small)
     dice = np.random.default_rng(count)
     matrix, bias, rows = (
         dice.standard_normal(shape, dtype=np.float32) for shape in ((40, 96), 96, (count, 40))
     )
-    dense = minilm.Dense(matrix, bias)
+    dense = encoder.Dense(matrix, bias)
     first = dense(rows)
     np.testing.assert_allclose(first, rows @ matrix + bias, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(dense(rows), first)
@@ -189,7 +189,7 @@ def test_strong_attention_does_not_overflow():
     """The exponential of a score of thousands is infinite; only differences of scores count."""
     heads = np.full((4, 3 * 384), 100, dtype=np.float32)
     seen = np.zeros((4, 384), dtype=np.float32)
-    minilm._attend(heads, seen, 2)
+    encoder._attend(heads, seen, 2)
     np.testing.assert_allclose(seen, 100)
 
 
@@ -198,7 +198,7 @@ def test_gelu_is_the_exact_one():
     numbers = np.concatenate([np.linspace(-9, 9, 2001), [-1e4, -100, 0, 100, 1e4]])
     exact = [2 * x * (1 + math.erf(x / math.sqrt(2))) / 2 for x in numbers]
     rows = np.repeat(numbers.astype(np.float32)[:, None], 3, axis=1)
-    np.testing.assert_allclose(minilm.gelu_doubled(rows)[:, 2], exact, rtol=1e-6, atol=7e-6)
+    np.testing.assert_allclose(encoder.gelu_doubled(rows)[:, 2], exact, rtol=1e-6, atol=7e-6)
 
 
 def test_static_knows_no_order():

@@ -34,7 +34,16 @@ from rich.console import Console
 from rich.progress import track
 
 from alveus.embed import wordpiece
-from alveus.embed.minilm import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
+from alveus.embed.encoder import (
+    HEADS,
+    SMALLEST_VARIANCE,
+    Dense,
+    Encoder,
+    EncoderLayer,
+    Norm,
+    ScaledWords,
+    WholeMatrix,
+)
 from alveus.embed.static import DIMENSIONS as STATIC_DIMENSIONS
 from alveus.embed.weights import checksum, checksums
 from alveus.embed.wordpiece import READ, WINDOW
@@ -110,7 +119,7 @@ def matrix(tensors: Mapping[str, Floats], name: str) -> tuple[Floats, Floats]:
 
 
 def layer(tensors: Mapping[str, Floats], at: int) -> EncoderLayer:
-    """Return a layer with the factors that `encoder.Layer` asks for."""
+    """Return a layer with the factors that `EncoderLayer` asks for."""
     prefix = f"encoder.layer.{at}"
     parts = ("query", "key", "value")
     heads = [matrix(tensors, f"{prefix}.attention.self.{part}") for part in parts]
@@ -134,8 +143,7 @@ def float_encoder(tensors: Mapping[str, Floats]) -> Encoder:
     """Return the encoder on the float weights, as they are."""
     words = tensors["embeddings.word_embeddings.weight"]
     return Encoder(
-        words=words,
-        word_scales=np.ones(len(words), dtype=np.float32),
+        words=ScaledWords(words, np.ones(len(words), dtype=np.float32)),
         positions=positions(tensors),
         norm=Norm(*norm(tensors, "embeddings.LayerNorm")),
         layers=tuple(layer(tensors, at) for at in range(LAYERS)),
@@ -166,15 +174,16 @@ def pack_matrix(matrix: Floats) -> tuple[NDArray[np.int8], Floats, Floats]:
 
 
 def pack(encoder: Encoder) -> Arrays:
-    """Return the arrays of `minilm.npz`, which `encoder.unpack` reads."""
-    words, word_scales = to_int8(encoder.words.astype(np.float32))
+    """Return the arrays of `minilm.npz`, which `minilm.unpack` reads."""
+    assert isinstance(encoder.words, ScaledWords)
+    words, word_scales = to_int8(encoder.words.rows.astype(np.float32))
     arrays: Arrays = {
         "words": words,
         "words.scale": word_scales,
         "positions": encoder.positions.astype(np.float16),
         "norm": np.stack([encoder.norm.scale, encoder.norm.shift]),
     }
-    picks: dict[str, Callable[[EncoderLayer], Dense]] = {
+    picks: dict[str, Callable[[EncoderLayer], Dense | WholeMatrix]] = {
         "heads": lambda layer: layer.heads,
         "mixed": lambda layer: layer.mixed,
         "wide": lambda layer: layer.wide,
@@ -199,7 +208,7 @@ def pack(encoder: Encoder) -> Arrays:
 def reference_rows(tensors: Mapping[str, Doubles], texts: Sequence[Sequence[int]]) -> Doubles:
     """Return the mean row of each text, not scaled to length one.
 
-    Shares no code with `alveus.embed.minilm`, which is tested against it.
+    Shares no code with `alveus.embed.encoder`, which is tested against it.
 
     Args:
         texts: Pieces of each text, marks included; all of one length.

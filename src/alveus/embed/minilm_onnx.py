@@ -20,7 +20,8 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.embed.minilm import DIMENSIONS, HEADS, SMALLEST_VARIANCE, WEIGHTS, MiniLm
+from alveus.embed.encoder import DIMENSIONS, HEADS, SMALLEST_VARIANCE
+from alveus.embed.minilm import WEIGHTS, MiniLm
 from alveus.embed.vectors import Vectors
 from alveus.embed.weights import checksums, read_arrays
 from alveus.errors import EmbedderFailed, EmbedderMissing
