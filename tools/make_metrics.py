@@ -30,7 +30,7 @@ def _tables() -> Iterator[str]:
         unit, names = f"`{one.unit}`", _names(one.attributes)
         yield f"| `{one.name}` | {one.kind} | {unit} | {one.meaning} | {names} |"
     yield from ("", "## Attributes", "")
-    yield "Attributes that are marked as content are exported only with `content=True`, and only on spans."
+    yield "Attributes marked as content are exported only with `content=True`, and only on spans."
     yield from ("", "| attribute | type | what it is | content |", "|---|---|---|---|")
     for each in ATTRIBUTES:
         content = "yes" if each.content else ""
