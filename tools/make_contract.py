@@ -30,18 +30,20 @@ INTRO = """\
 
 <!-- Written by tools/make_contract.py from the laws and the classes that inherit them. Change it there: `make docs`. -->
 
-Every promise of a store is a test, and every store of alveus runs all of them: `make test` fails if one does not hold.
-The laws below `src/alveus/testing` are part of the package, as `alveus.testing.StoreContract`; those below `tests/harness` are part of the sources.
-A tick says that the test runs on that store; what is kept when a store is closed is not asked of RAM.
-[A store of your own](stores.md) inherits the laws of the package.
+This page lists the promises of a store.
+Every promise is a test, which `make test` runs on every store of alveus.
+The tests below `src/alveus/testing` are part of the package, as `alveus.testing.StoreContract`; the tests below `tests/harness` are part of the sources only.
+A tick means that the test runs on that store; the tests of data after a store was closed do not run on RAM.
+[A custom store](stores.md) inherits the tests of the package.
 """
 
 
 RUNNER_INTRO = """\
 ## The contract of a runner
 
-Every promise of a runner is a test, too: of a local runner on each store, and inside a job of Flink, where inputs come through the job, and exact memory is read from keyed state.
-What Flink does when it fails, [jobs whose processes are killed](flink.md) show: errors, kills and changes of parallelism, each input and output exactly once.
+Every promise of a runner is a test, too.
+The tests run with a local runner on each store, and inside a job of Flink, where inputs come through the job and exact memory is read from keyed state.
+Other tests [kill the processes of Flink jobs](flink.md), raise errors in them and change their parallelism, and check that each input and output is processed exactly once.
 """
 
 

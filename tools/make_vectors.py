@@ -43,8 +43,8 @@ class Vectors:
 <!-- Written by tools/make_vectors.py from {self.tests}. Change it there: `make docs`. -->
 
 {self.about}
-Each is a test by its id in {" or ".join(f"`{name}`" for name in (self.tests, *self.more))}; a test sees to it that none is missing.
-*Kept* means that alveus does what {self.system} does, *mended* that it does something else, and the row says what.
+Each case is a test, whose name contains the id of the case, in {" or ".join(f"`{name}`" for name in (self.tests, *self.more))}.
+In the table, *kept* means that alveus behaves as {self.system} does, and *mended* that alveus behaves differently.
 
 | Vector | Case | | In {self.system} | In alveus |
 |---|---|---|---|---|
@@ -84,8 +84,8 @@ DBGPT = Vectors(
     ids=r"[dv]\d+",
     renamed=("V", "P"),
     about="""\
-What a program of DB-GPT's agents sees of their memory, as 86 small cases.
-D vectors were drawn from running its code, P vectors from what it declares and does not do.""",
+This page compares the memory of DB-GPT's agents with alveus, in 86 small cases.
+We found the cases D by running DB-GPT's code; the cases P are functions that DB-GPT declares but does not implement.""",
 )
 
 THINKER = Vectors(
@@ -94,8 +94,8 @@ THINKER = Vectors(
     tests="tests/test_thinker_vectors.py",
     ids=r"t\d\d",
     about="""\
-What a program of thinker's agents sees of their memory, as 38 small cases.
-Most were drawn from its code and its tests, some from the guide to its memory that it asks for.""",
+This page compares the memory of thinker's agents with alveus, in 38 small cases.
+Most cases come from thinker's code and tests; the others come from the plan of its guide to memory.""",
 )
 
 AGENTSCOPE = Vectors(
@@ -108,6 +108,6 @@ AGENTSCOPE = Vectors(
         "tests/integrations_older/test_agentscope_memory.py",
     ),
     about="""\
-What a program of AgentScope sees of its messages and their memory, as 105 small cases.
-They were drawn from running or reading its versions: A01 to A36 of the first ones, A37 to A45 of 0.1, A46 to A83 of 1.0, the others of all.""",
+This page compares AgentScope's messages and their memory with alveus, in 105 small cases.
+We found the cases by running or reading AgentScope: A01 to A36 in its first versions, A37 to A45 in 0.1, A46 to A83 in 1.0, and the others in all versions.""",
 )
