@@ -123,7 +123,7 @@ def test_a01_items_of_a_message():
 
 
 def test_a02_items_are_attributes():
-    """Both: ``m.name`` is ``m["name"]``; what is not there is an AttributeError."""
+    """Both: ``m.name`` is ``m["name"]``; a missing field raises an AttributeError."""
     message = Msg("u", "A")
     assert message.name == message["name"] == "u"
     with pytest.raises(AttributeError, match="no attribute 'zzz'"):
@@ -131,28 +131,30 @@ def test_a02_items_are_attributes():
 
 
 def test_a03_a_message_as_a_line():
-    """Both: ``name: content``."""
+    """Both: a message is printed as ``name: content``."""
     assert Msg("u", "A").to_str() == "u: A"
 
 
 def test_a04_a_thought():
-    """Both: a thought is named so, in its line too."""
+    """Both: the printed line of a thought says that it is a thought."""
     thought = Tht("x")
     assert (thought.name, thought.to_str()) == ("thought", "thought thought: x")
 
 
 @pytest.mark.parametrize("message", [Msg("u", "A", mood="glad"), Tht("x")])
 def test_a05_serialised_and_read_again(message):
-    """Both: an equal object, with its id and timestamp, of its class."""
+    """Both: a serialised message is read back as an equal object of its class, with its id and
+    timestamp.
+    """
     again = deserialize(message.serialize())
     assert again == message
     assert type(again) is type(message)
 
 
 def test_a06_a_class_that_is_not_known():
-    """AgentScope: an error whose text has unformatted braces.
+    """AgentScope: the error message contains braces that were not formatted.
 
-    alveus: one that names the type.
+    alveus: the error names the type.
     """
     with pytest.raises(InvalidInput, match="'Zzz'"):
         deserialize('{"__type": "Zzz"}')
@@ -166,7 +168,7 @@ def test_a07_nothing_is_added(make):
 
 
 def test_a08_an_id_is_added_once(make):
-    """Both: the same message twice is there once."""
+    """Both: a message that is added twice is stored once."""
     memory = make()
     memory.add(A)
     memory.add(A)
@@ -174,7 +176,7 @@ def test_a08_an_id_is_added_once(make):
 
 
 def test_a09_twice_in_one_call(make):
-    """AgentScope: duplicates of one call are kept. alveus: an id is there once."""
+    """AgentScope: duplicates in one call are all stored. alveus: each id is stored once."""
     memory = make()
     memory.add(A)
     memory.add([B, B])
@@ -182,9 +184,9 @@ def test_a09_twice_in_one_call(make):
 
 
 def test_a10_equal_plain_dicts(make):
-    """AgentScope: dicts without an id are two.
+    """AgentScope: two equal dicts without an id are two messages.
 
-    alveus: the same; with dedupe="content" they are one.
+    alveus: the same; with dedupe="content" they are one message.
     """
     plain = {"name": "Eve", "content": "x"}
     by_id, by_content = make(), make(dedupe="content")
@@ -194,14 +196,19 @@ def test_a10_equal_plain_dicts(make):
 
 
 def test_a11_a_tuple(make):
-    """AgentScope: the tuple is kept as one unit. alveus: it is two messages."""
+    """AgentScope: a tuple is stored as one unit.
+
+    alveus: a tuple of messages is stored as messages.
+    """
     memory = make()
     memory.add((A, B))
     assert memory.size() == 2
 
 
 def test_a12_the_last_ones(abc, caplog):
-    """Both: the last two; more than there are is all, with a warning; None is all."""
+    """Both: recent_n=2 returns the last two; a larger number than the size returns all, with a
+    warning; None returns all.
+    """
     assert abc.get_memory(recent_n=2) == [B, C]
     with caplog.at_level(logging.WARNING):
         assert abc.get_memory(recent_n=99) == [A, B, C]
@@ -210,30 +217,35 @@ def test_a12_the_last_ones(abc, caplog):
 
 
 def test_a13_the_last_none(abc):
-    """AgentScope: the last 0 are all. alveus: none."""
+    """AgentScope: recent_n=0 returns all messages. alveus: recent_n=0 returns none."""
     assert abc.get_memory(recent_n=0) == []
 
 
 def test_a14_fewer_than_none(abc):
-    """AgentScope: the last -1 are all but the first. alveus: an error."""
+    """AgentScope: recent_n=-1 returns all messages but the first.
+
+    alveus: recent_n=-1 is an error.
+    """
     with pytest.raises(ValueError, match="-1"):
         abc.get_memory(recent_n=-1)
 
 
 def test_a15_positions_count_inside_what_is_looked_at(abc):
-    """Both: with the last two, position 0 is the first of those."""
+    """Both: the filter counts positions within the last recent_n messages: position 0 is the first
+    of these.
+    """
     assert abc.get_memory(recent_n=2, filter_func=lambda i, _: i == 0) == [B]
 
 
 def test_a16_a_filter(abc):
-    """Both: by role."""
+    """Both: a filter can select messages by role."""
     assert abc.get_memory(filter_func=lambda _, unit: unit.role == "user") == [A, C]
 
 
 def test_a17_what_is_returned_is_a_copy(abc):
-    """AgentScope: a change of the list that was returned changes the memory.
+    """AgentScope: changing the returned list changes the memory.
 
-    alveus: it is a copy.
+    alveus: the returned list is a copy.
     """
     found = abc.get_memory()
     found[0]["content"] = "changed"
@@ -242,7 +254,7 @@ def test_a17_what_is_returned_is_a_copy(abc):
 
 
 def test_a18_positions_that_are_not_there(abc, caplog):
-    """Both: a warning, and nothing is deleted."""
+    """Both: deleting positions that do not exist logs a warning and deletes nothing."""
     with caplog.at_level(logging.WARNING):
         assert abc.delete(-1) == 0
         assert abc.delete(100) == 0
@@ -251,7 +263,7 @@ def test_a18_positions_that_are_not_there(abc, caplog):
 
 
 def test_a19_several_positions(abc):
-    """Both: messages of several positions are deleted."""
+    """Both: messages at several positions are deleted in one call."""
     assert abc.delete([0, 2]) == 2
     assert abc.get_memory() == [B]
 
@@ -260,7 +272,7 @@ def test_a19_several_positions(abc):
 def test_a20_any_iterable(make, kind):
     """AgentScope: positions are an int or a list.
 
-    alveus: or any iterable, as its documentation says.
+    alveus: positions are an int or any iterable, as AgentScope documents.
     """
     memory = make()
     memory.add([A, B])
@@ -269,15 +281,19 @@ def test_a20_any_iterable(make, kind):
 
 
 def test_a21_what_is_no_position(make):
-    """AgentScope: nothing is said of it where the memory is empty. alveus: a TypeError."""
+    """AgentScope: an invalid position raises no error if the memory is empty.
+
+    alveus: an invalid position raises a TypeError.
+    """
     with pytest.raises(TypeError, match="index"):
         make().delete("x")
 
 
 def test_a22_export_without_a_target(abc):
-    """AgentScope: a NotImplementedError; a list that is asked for is the memory's list.
+    """AgentScope: `export` without a target raises a NotImplementedError; an exported list is the
+    list of the memory.
 
-    alveus: a ValueError, and a copy.
+    alveus: it raises a ValueError; an exported list is a copy.
     """
     with pytest.raises(ValueError, match="to_mem"):
         abc.export()
@@ -287,9 +303,9 @@ def test_a22_export_without_a_target(abc):
 
 
 def test_a23_export_to_a_file(abc, tmp_path):
-    """AgentScope: an array of objects.
+    """AgentScope: the file is a JSON array of objects.
 
-    alveus: the same; each says its class and the format's version besides.
+    alveus: the same; each object also has its class and the version of the format.
     """
     file = tmp_path / "messages.json"
     assert abc.export(file_path=str(file)) is None
@@ -300,9 +316,9 @@ def test_a23_export_to_a_file(abc, tmp_path):
 
 
 def test_a24_load_a_file(abc, make, tmp_path):
-    """AgentScope: the messages are added, and an UnboundLocalError is raised.
+    """AgentScope: `load` adds the messages, and then raises an UnboundLocalError.
 
-    alveus: they are added.
+    alveus: `load` adds the messages.
     """
     abc.export(file_path=tmp_path / "messages.json")
     other = make()
@@ -311,9 +327,9 @@ def test_a24_load_a_file(abc, make, tmp_path):
 
 
 def test_a25_load_over_what_is_held(abc, make, tmp_path):
-    """AgentScope: the old messages are lost, and the new ones.
+    """AgentScope: `load` with overwrite loses the old and the new messages.
 
-    alveus: the new ones replace the old, or nothing is changed.
+    alveus: the new messages replace the old ones, or nothing changes.
     """
     abc.export(file_path=tmp_path / "messages.json")
     other = make()
@@ -328,7 +344,7 @@ def test_a25_load_over_what_is_held(abc, make, tmp_path):
 
 
 def test_a26_load_messages(make):
-    """Both: a list is added; one message replaces what is held."""
+    """Both: `load` of a list adds its messages; `load` of one message replaces the contents."""
     memory = make()
     memory.load([A, B, C])
     assert memory.size() == 3
@@ -337,14 +353,14 @@ def test_a26_load_messages(make):
 
 
 def test_a27_load_json(make):
-    """Both: a text that is JSON."""
+    """Both: `load` accepts a JSON text."""
     memory = make()
     memory.load('[{"name": "u", "content": "1"}, {"name": "u", "content": "2"}]')
     assert said(memory.get_memory()) == ["1", "2"]
 
 
 def test_a28_what_is_no_json(abc):
-    """AgentScope: a JSONDecodeError, and nothing is changed.
+    """AgentScope: invalid JSON raises a JSONDecodeError and changes nothing.
 
     alveus: the same; the error does not repeat the text.
     """
@@ -360,19 +376,22 @@ def test_a28_what_is_no_json(abc):
 
 
 def test_a29_a_number(make):
-    """AgentScope: the number 5 is stored. alveus: a ValueError."""
+    """AgentScope: `load` of "5" stores the number 5. alveus: `load` of "5" raises a ValueError."""
     with pytest.raises(ValueError, match="int"):
         make().load("5")
 
 
 def test_a30_no_embedding_model(make):
-    """Both: a RuntimeError."""
+    """Both: embeddings without an embedding model raise a RuntimeError."""
     with pytest.raises(RuntimeError, match="Embedding model is not provided"):
         make().add(A, embed=True)
 
 
 def test_a31_no_embeddings_yet(abc):
-    """AgentScope: an AttributeError. alveus: None, or what the model makes."""
+    """AgentScope: reading embeddings before any exist raises an AttributeError.
+
+    alveus: the embedding is None, or is made by the model.
+    """
     assert abc.get_embeddings() == [None, None, None]
 
 
@@ -383,7 +402,7 @@ def vectors(make: Any) -> TemporaryMemory:
 
 
 def test_a32_embeddings_that_are_missing(make):
-    """Both: those that are missing are made, and stay."""
+    """Both: missing embeddings are made and stored."""
     memory = vectors(make)
     assert memory.get_embeddings() == [[1, 0], [0, 1], None]
     assert memory.get_embeddings(lambda _: [0.6, 0.8])[2] == [0.6, 0.8]
@@ -402,7 +421,7 @@ def embedded(make: Any) -> TemporaryMemory:
 
 
 def test_a33_the_nearest(make):
-    """Both: score, position and message."""
+    """Both: a hit has a score, a position and a message."""
     memory = embedded(make)
     hits = memory.retrieve_by_embedding([1, 0.1], lambda a, b: float(np.dot(a, b)))
     assert [(hit["score"], hit["index"]) for hit in hits] == [(1.0, 0)]
@@ -410,12 +429,12 @@ def test_a33_the_nearest(make):
 
 
 def test_a34_two_in_their_order(make):
-    """Both: in their order; otherwise the nearest comes first."""
+    """Both: with top_k, the nearest message comes first."""
     assert found(embedded(make), top_k=2) == [("A", 1.0), ("C", 0.68)]
 
 
 def test_a35_all_and_none(make):
-    """Both: None is all, in order; 0 is none."""
+    """Both: top_k=None returns all messages in their order; top_k=0 returns none."""
     memory = embedded(make)
     assert found(memory, top_k=None) == [("A", 1.0), ("B", 0.1), ("C", 0.68)]
     assert found(memory, top_k=0) == []
@@ -423,9 +442,9 @@ def test_a35_all_and_none(make):
 
 @pytest.mark.parametrize("query", ["where?", Msg("u", "where?")])
 def test_a36_a_query_is_embedded(make, query):
-    """AgentScope: the text goes to the metric, which raises.
+    """AgentScope: a text query is passed to the metric, which raises.
 
-    alveus: the model makes its vector.
+    alveus: the model makes a vector of a text query.
     """
     memory = embedded(make)
     hits = memory.retrieve_by_embedding(
@@ -438,9 +457,9 @@ def test_a36_a_query_is_embedded(make, query):
 
 
 def test_a37_what_is_added(make):
-    """AgentScope: a dict and a text are refused.
+    """AgentScope: adding a dict or a text is refused.
 
-    alveus: a dict is a message, a text is refused.
+    alveus: a dict is added as a message; a text is refused.
     """
     memory = make()
     memory.add({"name": "Eve", "content": "x"})
@@ -450,21 +469,24 @@ def test_a37_what_is_added(make):
 
 
 def test_a38_a_tuple_of_messages(make):
-    """Both: two messages."""
+    """Both: a tuple of two messages adds two messages."""
     memory = make()
     memory.add((A, B))
     assert memory.get_memory() == [A, B]
 
 
 def test_a39_embeddings_as_it_is_added(make):
-    """AgentScope: an error, messages have no such field. alveus: kept with the message."""
+    """AgentScope: embeddings passed to `add` raise an error: messages have no such field.
+
+    alveus: the embeddings are stored with the messages.
+    """
     memory = make(embedding_model=lambda texts: [[1.0, 2.0] for _ in texts])
     memory.add(A, embed=True)
     assert memory.get_embeddings() == [[1.0, 2.0]]
 
 
 def test_a40_loaded_twice(make, tmp_path):
-    """Both: ids are kept, so that what is loaded twice is there once."""
+    """Both: loaded messages keep their ids, so loading a file twice stores each message once."""
     first, other = make(), make()
     first.add([A, B])
     first.export(file_path=tmp_path / "messages.json")
@@ -474,9 +496,11 @@ def test_a40_loaded_twice(make, tmp_path):
 
 
 def test_a41_contents_of_any_kind(make):
-    """AgentScope: None is [], 5 is "5", a role of "bad" and metadata of any class are two errors.
+    """AgentScope: content of None becomes [], and 5 becomes "5"; a role of "bad" is an error, and
+    so is metadata of any class.
 
-    alveus: [] and "5"; a role may be any, and what cannot be stored is an error when it is added.
+    alveus: content is the same; any role is accepted, and values that cannot be stored are refused
+    by `add`.
     """
     assert Msg("u", None).get_content_blocks() == []
     assert Msg("u", 5).get_text_content() == "5"
@@ -486,7 +510,7 @@ def test_a41_contents_of_any_kind(make):
 
 
 def test_a42_a_picture_at_an_address():
-    """Both: the content is a block of text, the url a block of a picture behind it."""
+    """Both: the blocks of a message are its text and a block with the picture at its url."""
     message = Msg("u", "c", "x.png")
     assert message.get_content_blocks() == [
         {"type": "text", "text": "c"},
@@ -498,7 +522,7 @@ def test_a42_a_picture_at_an_address():
 
 
 def test_a43_texts_of_blocks():
-    """Both: "xy" of x and y; a separator may stand between them."""
+    """Both: the texts of the blocks x and y are "xy"; a separator may be given."""
     message = Msg("u", [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}])
     assert message.get_text_content() == "xy"
     assert message.get_text_content(" ") == "x y"
@@ -508,7 +532,7 @@ def test_a43_texts_of_blocks():
 
 
 def test_a44_from_a_dict():
-    """AgentScope: the dict is changed. alveus: it is as it was."""
+    """AgentScope: `from_dict` changes the dict. alveus: `from_dict` does not change the dict."""
     items = {"__type": "Msg", "name": "u", "content": "x", "role": "user"}
     before = dict(items)
     assert Msg.from_dict(items).content == "x"
@@ -516,7 +540,10 @@ def test_a44_from_a_dict():
 
 
 def test_a45_a_module_that_is_named():
-    """AgentScope: the module that a text names is imported. alveus: it is refused."""
+    """AgentScope: `deserialize` imports a module that the text names.
+
+    alveus: `deserialize` refuses such a text.
+    """
     for named in ('{"__type": "os"}', '{"__type": "os.path", "name": "u", "content": "x"}'):
         with pytest.raises(InvalidInput, match="not known"):
             deserialize(named)
@@ -554,7 +581,10 @@ def ids(messages: Any) -> list[str]:
 
 
 def test_a46_a_position_that_is_not_there(make):
-    """AgentScope: an IndexError. alveus: the same, with missing="raise"; nothing is deleted."""
+    """AgentScope: deleting a position that does not exist raises an IndexError.
+
+    alveus: the same with missing="raise"; nothing is deleted.
+    """
     memory = make(missing="raise")
     memory.add([A, B])
     for place in (9, -1):
@@ -569,115 +599,147 @@ def test_a46_a_position_that_is_not_there(make):
 
 
 def test_a47_an_iterator_of_positions(make):
-    """AgentScope: the check consumes it, and nothing is deleted. alveus: it is deleted."""
+    """AgentScope: the check of the positions consumes an iterator, so nothing is deleted.
+
+    alveus: the positions of an iterator are deleted.
+    """
     memory = make()
     memory.add([A, B])
     assert memory.delete(iter([0])) == 1
 
 
 def test_a48_before_its_first_use(key):
-    """AgentScope: 0; in SQL an OperationalError. alveus: 0."""
+    """AgentScope: the size of a memory before its first use is 0; in SQL it raises an
+    OperationalError.
+
+    alveus: the size is 0.
+    """
     empty = key.conversation("talk")
     assert (empty.size(), empty.clear(), empty.delete("x"), empty.get_memory()) == (0, 0, 0, [])
     assert key.sets() == []
 
 
 def test_a49_an_id_again(talk):
-    """Both: it is there once."""
+    """Both: a message with an existing id is stored once."""
     assert talk.add(number(1) | {"content": "other"}) == ["1"]
     assert talk.size() == 7
     assert talk.get_memory()[1]["content"] == "number 1"
 
 
 def test_a50_an_id_twice_in_one_call(key):
-    """AgentScope: it is there twice, or, in SQL, an error. alveus: once."""
+    """AgentScope: a message that occurs twice in one call is stored twice; in SQL it is an error.
+
+    alveus: it is stored once.
+    """
     talk = key.conversation("talk")
     talk.add([number(7), number(7)])
     assert ids(talk.get_memory()) == ["7"]
 
 
 def test_a51_deleted_by_id(talk):
-    """AgentScope: 2 of three ids that were given; in SQL 3. alveus: 2, which were there."""
+    """AgentScope: `delete` of three ids, two of which exist, returns 2; in SQL it returns 3.
+
+    alveus: it returns 2.
+    """
     assert talk.delete(["2", "4", "99"]) == 2
     assert ids(talk.get_memory()) == ["0", "1", "3", "5", "6"]
 
 
 def test_a52_by_a_mark(talk):
-    """Both: those that have it."""
+    """Both: `get_memory` with a mark returns the messages with the mark."""
     assert ids(talk.get_memory(mark="important")) == ["5", "6"]
 
 
 def test_a53_without_a_mark(talk):
-    """Both: those that do not have it."""
+    """Both: `get_memory` with an excluded mark returns the messages without the mark."""
     assert ids(talk.get_memory(exclude_mark="todo")) == ["0", "1", "2", "3", "4"]
 
 
 def test_a54_with_one_and_without_another(talk):
-    """Both: both hold."""
+    """Both: a mark and an excluded mark are both applied."""
     assert talk.get_memory(mark="important", exclude_mark="todo") == []
 
 
 def test_a55_an_empty_mark(talk):
-    """AgentScope: nothing; in SQL everything. alveus: a ValueError."""
+    """AgentScope: an empty mark selects nothing; in SQL it selects everything.
+
+    alveus: an empty mark raises a ValueError.
+    """
     with pytest.raises(ValueError, match="mark"):
         talk.get_memory(mark="")
 
 
 def test_a56_a_mark_that_is_a_number(talk):
-    """Both: a TypeError."""
+    """Both: a mark that is a number raises a TypeError."""
     with pytest.raises(TypeError, match="mark"):
         talk.get_memory(mark=1)
 
 
 def test_a57_marked_later(talk):
-    """Both: two are, and they keep their order."""
+    """Both: marking two messages returns 2; the messages keep their order."""
     assert talk.update_messages_mark("review", msg_ids=["6", "0"]) == 2
     assert ids(talk.get_memory(mark="review")) == ["0", "6"]
     assert ids(talk.get_memory()) == [str(n) for n in range(7)]
 
 
 def test_a58_marked_again(talk):
-    """AgentScope: 0, 1, or an IntegrityError. alveus: 0."""
+    """AgentScope: setting a mark again returns 0 or 1, or raises an IntegrityError.
+
+    alveus: it returns 0.
+    """
     talk.update_messages_mark("review", msg_ids=["6", "0"])
     assert talk.update_messages_mark("review", msg_ids=["6", "0"]) == 0
 
 
 def test_a59_a_mark_for_another(talk):
-    """Both: two are changed; the one finds nothing, the other both."""
+    """Both: a mark of two messages is replaced: the old mark selects none, the new mark both."""
     assert talk.update_messages_mark("done", "todo") == 2
     assert talk.get_memory("todo") == []
     assert ids(talk.get_memory("done")) == ["5", "6"]
 
 
 def test_a60_a_mark_is_taken_off(talk):
-    """Both: from one of two."""
+    """Both: a mark is removed from one of two messages."""
     talk.update_messages_mark("done", "todo")
     assert talk.update_messages_mark(None, "done", ["5"]) == 1
     assert ids(talk.get_memory("done")) == ["6"]
 
 
 def test_a61_neither_mark(talk):
-    """AgentScope: nothing; in SQL all marks of the message go. alveus: a ValueError."""
+    """AgentScope: without an old and a new mark, nothing changes; in SQL all marks of the message
+    are removed.
+
+    alveus: a ValueError is raised.
+    """
     with pytest.raises(ValueError, match="new_mark"):
         talk.update_messages_mark(None, None, ["6"])
     assert ids(talk.get_memory("important")) == ["5", "6"]
 
 
 def test_a62_deleted_by_marks(talk):
-    """AgentScope: 3; in SQL 2. alveus: 3, which were there; one with two marks counts once."""
+    """AgentScope: `delete_by_mark` returns 3; in SQL it returns 2.
+
+    alveus: it returns 3, the number of messages; a message with two marks counts once.
+    """
     talk.update_messages_mark("review", msg_ids=["6", "0"])
     assert talk.delete_by_mark(["important", "review"]) == 3
     assert ids(talk.get_memory()) == ["1", "2", "3", "4"]
 
 
 def test_a63_deleted_by_a_number(talk):
-    """AgentScope: a TypeError; in SQL an ArgumentError. alveus: a TypeError."""
+    """AgentScope: `delete_by_mark` with a number raises a TypeError; in SQL an ArgumentError.
+
+    alveus: it raises a TypeError.
+    """
     with pytest.raises(TypeError, match="mark"):
         talk.delete_by_mark(5)
 
 
 def test_a64_a_summary(talk):
-    """AgentScope: it comes first, with a new id each time. alveus: with one that stays."""
+    """AgentScope: the summary comes first, with a new id at each read.
+
+    alveus: the summary comes first, and its id never changes.
+    """
     talk.update_compressed_summary("SUM")
     first, again = talk.get_memory()[0], talk.get_memory()[0]
     assert (first["content"], first["role"]) == ("SUM", "user")
@@ -687,33 +749,44 @@ def test_a64_a_summary(talk):
 
 
 def test_a65_cleared_with_its_summary(talk):
-    """AgentScope: the summary stays. alveus: nothing stays."""
+    """AgentScope: `clear` keeps the summary. alveus: `clear` deletes the summary too."""
     talk.update_compressed_summary("SUM")
     assert talk.clear() == 7
     assert (talk.get_memory(), talk.summary, talk.size()) == ([], "", 0)
 
 
 def test_a66_marks_that_are_numbers(talk):
-    """AgentScope: a TypeError; in Redis they are taken. alveus: a TypeError."""
+    """AgentScope: marks that are numbers raise a TypeError; Redis accepts them.
+
+    alveus: they raise a TypeError.
+    """
     with pytest.raises(TypeError, match="marks"):
         talk.add(number(7), marks=[1])
     assert talk.size() == 7
 
 
 def test_a67_messages_in_a_tuple(key):
-    """AgentScope: they are added; in SQL a TypeError. alveus: they are added."""
+    """AgentScope: messages in a tuple are added; in SQL a TypeError is raised.
+
+    alveus: they are added.
+    """
     assert key.conversation("talk").add((number(1), number(2))) == ["1", "2"]
 
 
 def test_a68_a_message_that_was_returned(talk):
-    """AgentScope: what is done to it is done to the memory. alveus: it is a copy."""
+    """AgentScope: changing a returned message changes the memory.
+
+    alveus: a returned message is a copy.
+    """
     found = talk.get_memory()
     found[0]["content"] = "changed"
     assert talk.get_memory()[0] == number(0)
 
 
 def test_a69_states(talk, key):
-    """Both: no content is a KeyError, what is none a ValueError; older states are read."""
+    """Both: a state without content raises a KeyError, an invalid entry a ValueError; older states
+    can be loaded.
+    """
     other = key.conversation("other")
     with pytest.raises(KeyError):
         other.load_state_dict({})
@@ -728,7 +801,11 @@ def test_a69_states(talk, key):
 
 
 def test_a70_two_users_of_one_name(tmp_path):
-    """AgentScope: in SQL one reads and erases what the other said. alveus: neither sees it."""
+    """AgentScope: in SQL, two users with the same session name read and delete each other's
+    messages.
+
+    alveus: they do not see each other's messages.
+    """
     with Memory.open(tmp_path / "app.db", embedder="words") as opened:
         alice = opened.key("alice").conversation("s")
         bob = opened.key("bob").conversation("s")
@@ -740,7 +817,10 @@ def test_a70_two_users_of_one_name(tmp_path):
 
 
 def test_a71_names_with_hyphens(tmp_path):
-    """AgentScope: in SQL the second is dropped without a word. alveus: both are there."""
+    """AgentScope: in SQL, of two names that differ in hyphens the second is lost silently.
+
+    alveus: both are stored.
+    """
     with Memory.open(tmp_path / "app.db", embedder="words") as opened:
         pairs = (("a-b", "c-d"), ("a", "b-c-d"))
         talks = [opened.key(user).conversation(name) for user, name in pairs]
@@ -750,7 +830,10 @@ def test_a71_names_with_hyphens(tmp_path):
 
 
 def test_a72_two_writers(tmp_path):
-    """AgentScope: in SQL their positions collide. alveus: one order, the same for both, no gaps."""
+    """AgentScope: in SQL, the positions of two writers collide.
+
+    alveus: both writers see the same order, without gaps.
+    """
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words") as one, Memory.open(path, embedder="words") as two:
         talks = [opened.key("ada").conversation("talk") for opened in (one, two)]
@@ -761,7 +844,10 @@ def test_a72_two_writers(tmp_path):
 
 
 def test_a73_a_summary_in_another_process(tmp_path):
-    """AgentScope: it is lost, and so is what it stood for. alveus: it is there."""
+    """AgentScope: the summary is lost with the process, and so are the messages that it covers.
+
+    alveus: another process reads the summary.
+    """
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words") as opened:
         talk = opened.key("ada").conversation("talk")
@@ -773,7 +859,10 @@ def test_a73_a_summary_in_another_process(tmp_path):
 
 
 def test_a74_items_of_the_user(key):
-    """AgentScope: the id of an invocation is lost. alveus: every item is kept."""
+    """AgentScope: an additional field of a message, the id of an invocation, is lost.
+
+    alveus: every field is stored.
+    """
     message = Msg("u", "x", role="user", invocation_id="i")
     assert Msg.from_dict(message.to_dict()) == message
     key.conversation("talk").add(message)
@@ -781,14 +870,20 @@ def test_a74_items_of_the_user(key):
 
 
 def test_a75_names_with_underscores(tmp_path):
-    """AgentScope: two sessions are one file. alveus: they are two conversations."""
+    """AgentScope: two sessions whose names contain underscores share a file.
+
+    alveus: they are two conversations.
+    """
     with Memory.open(tmp_path / "app.db", embedder="words") as opened:
         opened.key("a_b").conversation("c").add(number(1))
         assert opened.key("a").conversation("b_c").size() == 0
 
 
 def test_a76_a_name_that_is_a_path(tmp_path):
-    """AgentScope: it leaves the folder. alveus: it is a name, and no file is called so."""
+    """AgentScope: a session name that is a path writes outside the folder.
+
+    alveus: the name is only a name, not a path of a file.
+    """
     (tmp_path / "in").mkdir()
     with Memory.open(tmp_path / "in" / "app.db", embedder="words") as opened:
         opened.key("ada").conversation("../x").add(number(1))
@@ -800,7 +895,10 @@ def test_a76_a_name_that_is_a_path(tmp_path):
 
 
 def test_a77_the_only_message(key):
-    """AgentScope: it is summed up, and the request is gone. alveus: it is kept."""
+    """AgentScope: the only message is summarised, so the request is lost.
+
+    alveus: the only message is kept.
+    """
     talk = key.conversation("talk")
     talk.add({"id": "1", "role": "user", "content": "word " * 100})
     assert talk.compress(keep_recent=3, trigger_tokens=10).messages == 0
@@ -808,7 +906,10 @@ def test_a77_the_only_message(key):
 
 
 def test_a78_fewer_than_are_kept(key):
-    """AgentScope: both are summed up. alveus: both are kept."""
+    """AgentScope: two messages are summarised, although more are to be kept.
+
+    alveus: both are kept.
+    """
     talk = key.conversation("talk")
     talk.add([number(1), number(2)])
     assert talk.compress(keep_recent=3, trigger_tokens=1).messages == 0
@@ -816,7 +917,7 @@ def test_a78_fewer_than_are_kept(key):
 
 
 def test_a79_all_but_the_last(key):
-    """Both: the summary is of the first two, and the last is kept."""
+    """Both: all messages but the last are summarised: the first two of three."""
     talk = key.conversation("talk")
     talk.add([{"id": n, "role": "user", "content": f"This is {n}."} for n in "xyz"])
     done = talk.compress(keep_recent=1, trigger_tokens=1)
@@ -828,9 +929,9 @@ def test_a79_all_but_the_last(key):
 
 
 def test_a80_a_newest_message_of_any_size(key):
-    """AgentScope: what is kept is not counted, so that nothing is done.
+    """AgentScope: the newest message is not counted, so nothing is summarised, however long it is.
 
-    alveus: all is counted; what can be is summed up, and the newest stays as it is.
+    alveus: all messages are counted; the older ones are summarised, and the newest stays unchanged.
     """
     talk = key.conversation("talk")
     talk.add([number(1), number(2), {"id": "3", "role": "user", "content": "word " * 500}])
@@ -849,7 +950,7 @@ def call_and_answer(n: int) -> list[dict[str, Any]]:
 
 
 def test_a81_a_call_and_its_result(key):
-    """Both: they stay together, and count as one."""
+    """Both: a tool call and its result stay together, and count as one message."""
     talk = key.conversation("talk")
     talk.add([number(1), *call_and_answer(1), number(2), *call_and_answer(2)])
     talk.compress(keep_recent=1)
@@ -857,7 +958,10 @@ def test_a81_a_call_and_its_result(key):
 
 
 def test_a82_a_summary_that_rolls(key):
-    """AgentScope: each summary is made of the one before. alveus: so that what it said stays."""
+    """AgentScope: each summary is made from the previous summary.
+
+    alveus: the same; facts of earlier summaries stay.
+    """
     talk = key.conversation("talk")
     talk.add({"role": "user", "content": "The code of the door is 4711."})
     for n in range(8):
@@ -870,7 +974,7 @@ def test_a82_a_summary_that_rolls(key):
 
 
 def test_a83_below_the_threshold(talk):
-    """Both: nothing is done."""
+    """Both: below the threshold, nothing is summarised."""
     assert talk.compress(keep_recent=1, trigger_tokens=10_000).messages == 0
     assert talk.summary == ""
 
@@ -892,21 +996,28 @@ def words(most: int | None = None) -> Budget:
 
 
 def test_a84_what_fits_is_kept(key):
-    """Both: of 30, 10 and 10 tokens beside 60, in 80, the first is summed up."""
+    """Both: with a limit of 80 tokens, 60 of them instructions, messages of 30, 10 and 10: the
+    first is summarised.
+    """
     talk = sized(key, 30, 10, 10)
     assert talk.compress(keep_tokens=80, beside_tokens=60, trigger_tokens=words(80)).messages == 1
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "2", "3"]
 
 
 def test_a85_what_does_not_fit_goes(key):
-    """Both: of 30, 15 and 10 the first two are summed up."""
+    """Both: with a limit of 80 tokens, 60 of them instructions, messages of 30, 15 and 10: the
+    first two are summarised.
+    """
     talk = sized(key, 30, 15, 10)
     assert talk.compress(keep_tokens=80, beside_tokens=60, trigger_tokens=words(80)).messages == 2
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
 
 
 def test_a86_the_newest_request(key):
-    """AgentScope: all is summed up, the newest request too. alveus: it is always kept."""
+    """AgentScope: all messages are summarised, even the newest request.
+
+    alveus: the newest request is always kept.
+    """
     talk = sized(key, 30, 15, 30)
     assert talk.compress(keep_tokens=80, beside_tokens=60, trigger_tokens=words(80)).messages == 2
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
@@ -937,7 +1048,7 @@ KEPT: Any = {"keep_tokens": 80, "beside_tokens": 60, "trigger_tokens": words(80)
 
 
 def test_a87_inside_a_message(key):
-    """Both: of 30, (10, 10) and 10 tokens the second message is split between its blocks."""
+    """Both: of messages with 30, (10, 10) and 10 tokens, the second is split between its blocks."""
     talk, said = split_talk(key)
     assert "old" in talk.summary
     assert "one" in talk.summary
@@ -1013,7 +1124,9 @@ def test_no_call_is_parted_from_its_answer(key):
 
 
 def test_a88_from_a_size_on_down_to_another(key):
-    """Both: from 70 tokens on, 20 of them instructions, the end of 40 is kept."""
+    """Both: with a trigger of 70 tokens, 20 of them instructions, the last messages that fit into
+    40 are kept.
+    """
     talk = sized(key, 29, 10, 10)
     how = {"keep_tokens": 40, "beside_tokens": 20, "trigger_tokens": words(70)}
     assert talk.compress(**how).messages == 0
@@ -1024,16 +1137,17 @@ def test_a88_from_a_size_on_down_to_another(key):
 
 
 def test_a94_more_is_kept_than_sets_it_off(talk):
-    """Both: an error."""
+    """Both: a limit of kept tokens above the trigger is an error."""
     with pytest.raises(InvalidInput, match="keep_tokens is 30, more than trigger_tokens, 20"):
         talk.compress(keep_tokens=30, trigger_tokens=20)
     assert talk.summary == ""
 
 
 def test_a91_a_long_result(key):
-    """AgentScope: of 20, 20 and 100 tokens in 100, 40 of the last are in a file.
+    """AgentScope: of results with 20, 20 and 100 tokens and a limit of 100, the last 40 are moved
+    to a file.
 
-    alveus: 60 of the last are shown as there, and the whole is kept in a set.
+    alveus: 60 tokens of the last result are shown, and the whole result is stored in a set.
     """
     results = ToolResults(key)
     texts = ["word " * size for size in (20, 20, 100)]
@@ -1043,7 +1157,7 @@ def test_a91_a_long_result(key):
 
 
 def test_a92_a_result_at_its_limit(key):
-    """Both: a result of just as many tokens is left alone."""
+    """Both: a result with exactly as many tokens as the limit is shown unchanged."""
     texts = ["word " * size for size in (20, 80)]
     kept = ToolResults(key).shown_in_part(texts, 100, tool="look", counter=words().counter)
     assert kept == texts
@@ -1052,7 +1166,7 @@ def test_a92_a_result_at_its_limit(key):
 
 
 def test_a93_more_pictures_than_are_shown():
-    """Both: of six pictures the oldest becomes a hint, where five are shown."""
+    """Both: of six pictures with a limit of five, the oldest is replaced by a hint."""
     picture = {"type": "image", "source": {"type": "url", "url": "a.png"}}
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "Look."}, picture, picture]},
@@ -1067,9 +1181,9 @@ def test_a93_more_pictures_than_are_shown():
 
 
 def test_a101_what_a_model_chooses(key):
-    """AgentScope: a file that it names and that is not there is left out.
+    """AgentScope: a file that the model names is ignored if it does not exist.
 
-    alveus: it marks the texts that it is shown; an answer about others is not used.
+    alveus: the model rates the texts that it received; an answer about other texts is not used.
     """
     key.add_many(["Green tea.", "Black tea."])
     found = [hit.item.id for hit in key.search("tea")]
@@ -1080,19 +1194,19 @@ def test_a101_what_a_model_chooses(key):
 
 
 def test_a102_two_lists_as_one():
-    """Both: 0.7 and 0.3 over 60 and the rank, added up."""
+    """Both: two ranked lists are fused with the weights 0.7 and 0.3 over 60 plus the rank."""
     fused = fused_ranks(["A", "B", "C"], ["C", "D"])
     assert list(fused) == ["C", "A", "B", "D"]
     assert [*fused.values()] == pytest.approx([0.016029, 0.011475, 0.011290, 0.004839], abs=1e-6)
 
 
 def test_a103_first_in_both_lists():
-    """Both: 0.016393."""
+    """Both: a document that is first in both lists scores 0.016393."""
     assert fused_ranks(["A"], ["A"])["A"] == pytest.approx(0.016393, abs=1e-6)
 
 
 def test_a104_keywords():
-    """Both: BM25 with 1.5 and 0.75: 0.492150, 0.431196 and 1.185883."""
+    """Both: BM25 with 1.5 and 0.75 scores 0.492150, 0.431196 and 1.185883."""
     texts = ["cat sat mat", "dog ran far away", "cat cat dog"]
     expected = [0.492150, 0.431196, 1.185883]
     assert keyword_scores(texts, "cat dog") == pytest.approx(expected, abs=1e-6)
@@ -1101,7 +1215,7 @@ def test_a104_keywords():
 
 
 def test_a105_kinds():
-    """Both: an insight counts twice, and twice again where the time matches."""
+    """Both: the score of an insight is doubled, and doubled again if its time matches."""
     assert score_of_kind(0.4, "insight") == pytest.approx(0.8)
     assert score_of_kind(0.4, "insight", time_matches=True) == pytest.approx(1.6)
     assert score_of_kind(0.5, "customised observation") == pytest.approx(0.6)
@@ -1115,7 +1229,10 @@ def failing() -> ScriptedChat:
 
 
 def test_a89_the_model_fails(talk):
-    """AgentScope: a note that something was left out. alveus: a summary without the model."""
+    """AgentScope: if the model fails, a note says that messages were left out.
+
+    alveus: a summary is made without the model.
+    """
     done = talk.compress(keep_recent=1, model=failing())
     assert (done.messages, done.by) == (6, "extractive")
     assert "down" in done.because
@@ -1124,7 +1241,10 @@ def test_a89_the_model_fails(talk):
 
 
 def test_a90_the_model_fails_again(talk):
-    """AgentScope: no message is left, and no note. alveus: the newest request is."""
+    """AgentScope: if the model fails again, no message and no note are left.
+
+    alveus: the newest request is kept.
+    """
     talk.compress(keep_recent=1, model=failing())
     talk.add([number(7, "assistant"), number(8)])
     talk.compress(keep_recent=0, model=failing())

@@ -173,9 +173,9 @@ def test_every_vector_has_one_place():
 
 @run
 async def test_d1_importance_without_a_scorer():
-    """DB-GPT: 4.5 in sensory memory, 0.75 in short-term memory.
+    """DB-GPT: importance is 4.5 in sensory memory and 0.75 in short-term memory.
 
-    alveus: 0.5 in every layer; with profile="dbgpt" as there.
+    alveus: importance is 0.5 in every layer; with profile="dbgpt" as in DB-GPT.
     """
     for layer, theirs in ((SensoryMemory, 4.5), (ShortTermMemory, 0.75)):
         assert await layer().score_memory_importance([frag("a")]) == [0.5]
@@ -184,9 +184,10 @@ async def test_d1_importance_without_a_scorer():
 
 @run
 async def test_d2_a_rating_of_8():
-    """DB-GPT: 1.2, the rating times the layer's weight.
+    """DB-GPT: a rating of 8 becomes 1.2: the rating times the weight of the layer.
 
-    alveus: 0.778, the rating's position between 1 and 10; with profile="dbgpt" as there.
+    alveus: it becomes 0.778: the position of the rating between 1 and 10; with profile="dbgpt" as
+    in DB-GPT.
     """
     memory = with_scorer(ShortTermMemory(), 8)
     assert await memory.score_memory_importance([frag("a")]) == [pytest.approx(7 / 9)]
@@ -195,22 +196,23 @@ async def test_d2_a_rating_of_8():
 
 
 def test_d3_a_number_with_a_weight():
-    """Both: `parse_number("8", 0.15)` is 0.12, and without a weight 8."""
+    """Both: `parse_number("8", 0.15)` is 0.12; without a weight it is 8."""
     assert parse_number("8", 0.15) == pytest.approx(0.12)
     assert parse_number("8") == 8
 
 
 def test_d4_a_rating_in_an_answer():
-    """DB-GPT: the first digits: "none" is 0, "-3" is 3, "12 of 100" is 12, "8.5" is 8.
+    """DB-GPT: the first digits count: "none" is 0, "-3" is 3, "12 of 100" is 12, "8.5" is 8.
 
-    alveus: the first number, in 1..10: "none" is unknown, "-3" is 1, "12 of 100" is 10, 8.5 is 8.5.
+    alveus: the first number counts, limited to 1..10: "none" is unknown, "-3" is 1, "12 of 100" is
+    10, 8.5 is 8.5.
     """
     answers = ("Rating: 7", "7/10", "I'd say 12 of 100", "none", "-3", "8.5", "\n9")
     assert [parse_number(answer) for answer in answers] == [7, 7, 10, None, 1, 8.5, 9]
 
 
 def test_d5_a_numbered_list():
-    """Both: `"1. a\\n2. b\\n\\n 3.  c "` is a, b, c."""
+    r"""Both: `"1. a\n2. b\n\n 3. c "` is read as the list a, b, c."""
     assert parse_list("1. a\n2. b\n\n 3.  c ") == ["a", "b", "c"]
 
 
@@ -220,18 +222,15 @@ def test_d6_an_empty_list():
 
 
 def test_d7_a_list_with_bullets():
-    """DB-GPT: bullets stay: "- y".
-
-    alveus: bullets go as numbers do.
-    """
+    """DB-GPT: bullets stay in the text: "- y". alveus: bullets are removed, like numbers."""
     assert parse_list("- y\n10. z") == ["y", "z"]
 
 
 @run
 async def test_d8_an_extractor_that_fails_once():
-    """DB-GPT: an error; the insights of all others are lost.
+    """DB-GPT: an extractor that fails once raises an error, and all other insights are lost.
 
-    alveus: the others' insights, and the one that failed is named.
+    alveus: the other insights are returned, and the failure is named.
     """
     memory = with_extractor(ShortTermMemory(), fails=("b",))
     found = await memory.get_insights([frag("a"), frag("b")])
@@ -241,7 +240,7 @@ async def test_d8_an_extractor_that_fails_once():
 
 @run
 async def test_d9_insights():
-    """Both: an insight per fragment, flagged as one."""
+    """Both: each fragment gets an insight, which is marked as an insight."""
     memory = with_extractor(ShortTermMemory())
     found = await memory.get_insights([frag("a"), frag("b")])
     assert [texts(one.insights) for one in found] == [["I:a"], ["I:b"]]
@@ -252,9 +251,9 @@ async def test_d9_insights():
 
 
 def test_d10_reduce():
-    """DB-GPT: the texts with ";" between, the importance that is given, a new id.
+    """DB-GPT: `reduce` joins the texts with ";", takes the given importance, and makes a new id.
 
-    alveus: the same, and the ids of what it was made from.
+    alveus: the same; the result also has the ids of its sources.
     """
     a, b = frag("a"), frag("b")
     made = a.reduce([a, b], importance=2)
@@ -264,16 +263,13 @@ def test_d10_reduce():
 
 
 def test_d11_the_id_0():
-    """DB-GPT: 0 becomes a new id.
-
-    alveus: 0 is an id; only None is none.
-    """
+    """DB-GPT: an id of 0 is replaced by a new id. alveus: 0 is an id; only None gets a new id."""
     assert AgentMemoryFragment("x", memory_id=0).id == 0
     assert AgentMemoryFragment("x").id != AgentMemoryFragment("x").id
 
 
 def test_d12_structured_text():
-    """Both: the text of a structure is its JSON."""
+    """Both: the text of a structured fragment is its JSON."""
     assert StructuredAgentMemoryFragment({"question": "q"}).raw_observation == '{"question": "q"}'
 
 
@@ -282,15 +278,15 @@ def structured(*names):
 
 
 def test_d13_structured_reduce():
-    """Both: two structures become a list of two."""
+    """Both: `reduce` makes one list of two structures."""
     a, b = structured("q1", "q2")
     assert a.reduce([a, b]).raw_observation == '[{"question": "q1"}, {"question": "q2"}]'
 
 
 def test_d14_structured_reduce_again():
-    """DB-GPT: a list in a list.
+    """DB-GPT: `reduce` of a list and a structure makes a list in a list.
 
-    alveus: one flat list of three.
+    alveus: it makes one flat list of three.
     """
     a, b, c = structured("q1", "q2", "q3")
     both = a.reduce([a, b])
@@ -298,31 +294,28 @@ def test_d14_structured_reduce_again():
 
 
 def test_d15_structured_reduce_of_nothing():
-    """Both: an error, "Memory fragments is empty."."""
+    """Both: `reduce` of no fragments raises the error "Memory fragments is empty."."""
     with pytest.raises(ValueError, match=r"Memory fragments is empty\."):
         StructuredAgentMemoryFragment.reduce([])
 
 
 def test_d16_structured_of_plain_text():
-    """DB-GPT: a JSONDecodeError.
-
-    alveus: a plain fragment.
-    """
+    """DB-GPT: plain text raises a JSONDecodeError. alveus: plain text becomes a plain fragment."""
     made = StructuredAgentMemoryFragment.build_from("not json")
     assert (type(made), made.raw_observation) == (AgentMemoryFragment, "not json")
 
 
 def test_d17_structured_copy():
-    """DB-GPT: a copy is a plain fragment.
+    """DB-GPT: a copy of a structured fragment is a plain fragment.
 
-    alveus: a copy has the class of what it copies.
+    alveus: a copy has the class of the original.
     """
     made = structured("q")[0].copy()
     assert type(made) is StructuredAgentMemoryFragment
 
 
 def test_d18_update_importance():
-    """Both: it returns what the importance was."""
+    """Both: `update_importance` returns the previous importance."""
     fragment = frag("a", 1)
     assert fragment.update_importance(3) == 1
     assert fragment.importance == 3
@@ -333,7 +326,9 @@ def test_d18_update_importance():
 
 @run
 async def test_d19_sensory_memory_without_a_buffer():
-    """Both: what is written is handed on at once, with its importance (D1)."""
+    """Both: a sensory memory without a buffer hands each fragment on at once, with its importance
+    (D1).
+    """
     memory = SensoryMemory()
     gone: Any = await memory.write(frag("a"))
     assert left(gone) == ["a"]
@@ -343,16 +338,16 @@ async def test_d19_sensory_memory_without_a_buffer():
 
 @run
 async def test_d20_sensory_memory_empties_at_once():
-    """Both: with room for two, the third write hands on all three."""
+    """Both: in a sensory memory with room for two, the third write hands on all three."""
     expected = [(None, ["a"]), (None, ["a", "b"]), (["a", "b", "c"], []), (None, ["d"])]
     assert await written(SensoryMemory(2), *"abcde") == [*expected, (None, ["d", "e"])]
 
 
 @run
 async def test_d21_sensory_memory_drops_what_is_unimportant():
-    """DB-GPT: what is below the threshold vanishes without a trace.
+    """DB-GPT: fragments below the threshold are lost silently.
 
-    alveus: it is named as dropped, with the reason.
+    alveus: they are listed as dropped, with the reason.
     """
     memory = with_scorer(SensoryMemory(1), {"a": 1, "b": 5})
     assert await memory.write(frag("a")) is None
@@ -366,9 +361,9 @@ async def test_d21_sensory_memory_drops_what_is_unimportant():
 
 @run
 async def test_d22_short_term_memory_hands_on_the_oldest():
-    """DB-GPT: the oldest is lost, and one that it keeps is handed on.
+    """DB-GPT: a full short-term memory loses the oldest fragment, and hands on one that it keeps.
 
-    alveus: the oldest is handed on.
+    alveus: the oldest fragment is handed on.
     """
     expected = [(None, ["a"]), (None, ["a", "b"]), (["a"], ["b", "c"]), (["b"], ["c", "d"])]
     assert await written(ShortTermMemory(2), *"abcde") == [*expected, (["c"], ["d", "e"])]
@@ -376,9 +371,9 @@ async def test_d22_short_term_memory_hands_on_the_oldest():
 
 @run
 async def test_d23_short_term_memory_in_a_batch():
-    """DB-GPT: of five, b, c and d are handed on, and d is kept as well.
+    """DB-GPT: of a batch of five, b, c and d are handed on, and d is kept as well.
 
-    alveus: a, b and c are handed on, as single writes would.
+    alveus: a, b and c are handed on, as with single writes.
     """
     memory = ShortTermMemory(2)
     assert left(await memory.write_batch([frag(name) for name in "abcde"])) == ["a", "b", "c"]
@@ -387,9 +382,9 @@ async def test_d23_short_term_memory_in_a_batch():
 
 @run
 async def test_d24_one_fragment_twice():
-    """DB-GPT: it is there twice.
+    """DB-GPT: a fragment that is written twice is stored twice.
 
-    alveus: it is there once; with dedupe="none" twice.
+    alveus: it is stored once; with dedupe="none" twice.
     """
     f = frag("f")
     assert await written(ShortTermMemory(2), f, f) == [(None, ["f"]), (None, ["f"])]
@@ -401,9 +396,9 @@ async def test_d24_one_fragment_twice():
 
 @run
 async def test_d25_what_was_read_is_changed():
-    """DB-GPT: the list that was read is the buffer itself.
+    """DB-GPT: `read` returns the list of the buffer itself.
 
-    alveus: it is a copy, and so are the fragments in it.
+    alveus: `read` returns copies of the list and of its fragments.
     """
     memory = ShortTermMemory(2)
     await memory.write(frag("a"))
@@ -416,7 +411,7 @@ async def test_d25_what_was_read_is_changed():
 
 @run
 async def test_d26_clear():
-    """Both: it returns what was there, and nothing is left."""
+    """Both: `clear` returns the fragments, and leaves none."""
     memory = ShortTermMemory(5)
     await memory.write_batch([frag("a"), frag("b")])
     assert texts(await memory.clear()) == ["a", "b"]
@@ -425,9 +420,9 @@ async def test_d26_clear():
 
 @run
 async def test_d27_insights_of_what_leaves():
-    """DB-GPT: those of the fragment that it hands on by mistake (D22).
+    """DB-GPT: the insights come from the fragment that is handed on by mistake (D22).
 
-    alveus: those of the oldest.
+    alveus: they come from the oldest fragment.
     """
     memory = with_extractor(ShortTermMemory(1))
     await memory.write(frag("a"))
@@ -439,9 +434,10 @@ async def test_d27_insights_of_what_leaves():
 
 @run
 async def test_d28_short_term_memory_written_side_by_side():
-    """DB-GPT: three of seven fragments are lost, and one is handed on four times.
+    """DB-GPT: with concurrent writes, three of seven fragments are lost, and one is handed on four
+    times.
 
-    alveus: each leaves once, in the order of arrival.
+    alveus: each fragment is handed on once, in the order of arrival.
     """
     memory = with_extractor(ShortTermMemory(2), pause=3)
     await memory.write_batch([frag("a"), frag("b")])
@@ -452,9 +448,9 @@ async def test_d28_short_term_memory_written_side_by_side():
 
 @run
 async def test_d29_sensory_memory_written_side_by_side():
-    """DB-GPT: those that waited are handed on four times each.
+    """DB-GPT: with concurrent writes, waiting fragments are handed on four times each.
 
-    alveus: each is handed on once.
+    alveus: each fragment is handed on once.
     """
     memory = with_scorer(SensoryMemory(2), 5, pause=3)
     await memory.write_batch([frag("a"), frag("b")])
@@ -466,13 +462,15 @@ async def test_d29_sensory_memory_written_side_by_side():
 
 
 def test_d30_the_probability_of_likeness():
-    """Both: the sigmoid of the cosine."""
+    """Both: the probability that two texts are alike is the sigmoid of their cosine."""
     found = [round(sigmoid(cosine), 6) for cosine in (-1, 0, 0.5, 0.8, 0.85, 0.9, 1)]
     assert found == [0.268941, 0.5, 0.622459, 0.689974, 0.700567, 0.710950, 0.731059]
 
 
 def test_d31_the_cosine_that_a_threshold_needs():
-    """Both: 0.7 is reached from a cosine of 0.847298 on, 0.5 from 0 on."""
+    """Both: a threshold of 0.7 needs a cosine of at least 0.847298, a threshold of 0.5 one of at
+    least 0.
+    """
     assert math.log(0.7 / 0.3) == pytest.approx(0.847298, abs=1e-6)
     assert sigmoid(0.847298) == pytest.approx(0.7, abs=1e-6)
     assert sigmoid(0) == 0.5
@@ -480,9 +478,10 @@ def test_d31_the_cosine_that_a_threshold_needs():
 
 @run
 async def test_d32_strengthened_three_times():
-    """DB-GPT: all four leave as one, and the last three stay as well.
+    """DB-GPT: a fragment with three similar ones is handed on with them as one text, and the three
+    stay as well.
 
-    alveus: what leaves as part of another does not stay; with profile="dbgpt" as there.
+    alveus: the three do not stay; with profile="dbgpt" as in DB-GPT.
     """
     names = ("a", "a1", "a2", "a3")
     theirs = enhanced(profile="dbgpt")
@@ -497,7 +496,7 @@ async def test_d32_strengthened_three_times():
 
 @run
 async def test_d33_a_recalled_fragment_strengthens():
-    """Both: it counts, and does not come in."""
+    """Both: a recalled fragment strengthens similar fragments, and is not stored."""
     memory = enhanced()
     await memory.write(frag("a"))
     await memory.write(frag("a1"), op=WriteOperation.RETRIEVAL)
@@ -506,7 +505,7 @@ async def test_d33_a_recalled_fragment_strengthens():
 
 @run
 async def test_d34_bad_luck():
-    """Both: with chance against it nothing is strengthened."""
+    """Both: if the random number is too high, no fragment is strengthened."""
     memory = enhanced(random=lambda: 0.99)
     await written(memory, "a", "a1", "a2")
     assert counts(memory) == [0, 0, 0]
@@ -518,33 +517,34 @@ def rated(**importances):
 
 @run
 async def test_d35_overflow_of_the_least_important():
-    """DB-GPT: the victim is gone for good.
-
-    alveus: it is handed on.
-    """
+    """DB-GPT: the least important fragment of a full memory is lost. alveus: it is handed on."""
     seen = await written(enhanced(buffer_size=2), *rated(a=0.1, b=0.2, c=0.3))
     assert seen[-1] == (["a"], ["b", "c"])
 
 
 @run
 async def test_d36_the_newest_is_no_victim():
-    """Both: the newest stays, however unimportant. (DB-GPT: its victim is gone, D35.)"""
+    """Both: the newest fragment stays, however unimportant. (DB-GPT loses the fragment that leaves,
+    see D35.)
+    """
     seen = await written(enhanced(buffer_size=2), *rated(a=0.3, b=0.2, c=0.05))
     assert seen[-1][1] == ["a", "c"]
 
 
 @run
 async def test_d37_the_least_strengthened_goes_first():
-    """Both: of equally important ones the one that was strengthened least, then the oldest."""
+    """Both: of equally important fragments, the least strengthened leaves first, then the oldest.
+    """
     seen = await written(enhanced(buffer_size=3), "a", "b", "a1", "d")
     assert seen[-1][1] == ["a", "a1", "d"]
 
 
 @run
 async def test_d38_unknown_importance_at_overflow():
-    """DB-GPT: a TypeError, and the buffer is over its capacity.
+    """DB-GPT: unknown importance at an overflow raises a TypeError, and the buffer exceeds its
+    capacity.
 
-    alveus: what is unknown counts as the default.
+    alveus: unknown importance counts as the default.
     """
     a, b = frag("a"), frag("b")
     seen = await written(enhanced(buffer_size=2), a, b, frag("c", 1.0))
@@ -553,9 +553,9 @@ async def test_d38_unknown_importance_at_overflow():
 
 @run
 async def test_d39_room_for_one():
-    """DB-GPT: "a;a1" leaves and a1 stays; then "a1;a2" leaves and a2 stays.
+    """DB-GPT: with room for one, "a;a1" leaves and a1 stays; then "a1;a2" leaves and a2 stays.
 
-    alveus: "a;a1" leaves, a2 stays; with profile="dbgpt" as there.
+    alveus: "a;a1" leaves and a2 stays; with profile="dbgpt" as in DB-GPT.
     """
     names = ("a", "a1", "a2")
     theirs = await written(enhanced(buffer_size=1, enhance_threshold=1, profile="dbgpt"), *names)
@@ -566,9 +566,9 @@ async def test_d39_room_for_one():
 
 @run
 async def test_d40_clear_forgets_the_counts():
-    """DB-GPT: old vectors and counts stay, and are taken for those of other fragments.
+    """DB-GPT: after `clear`, old vectors and counts are used for other fragments.
 
-    alveus: nothing stays.
+    alveus: `clear` removes vectors and counts.
     """
     memory = enhanced()
     await memory.write(frag("a"))
@@ -578,9 +578,9 @@ async def test_d40_clear_forgets_the_counts():
 
 
 def test_d41_a_threshold_that_cannot_be_reached():
-    """DB-GPT: 0.74 never fires.
+    """DB-GPT: a threshold of 0.74, which no cosine reaches, has no effect.
 
-    alveus: it is refused, with the reason.
+    alveus: the threshold is refused, with the reason.
     """
     with pytest.raises(InvalidInput, match="would never be reached"):
         enhanced(enhance_similarity_threshold=0.74)
@@ -596,9 +596,9 @@ def long_term(**kwargs):
 
 @run
 async def test_d42_unknown_importance():
-    """DB-GPT: an error, "importance is required.".
+    """DB-GPT: unknown importance raises the error "importance is required.".
 
-    alveus: the default importance.
+    alveus: the default importance is used.
     """
     memory, _ = long_term()
     await memory.write(frag("a"))
@@ -610,9 +610,9 @@ async def test_d42_unknown_importance():
 
 @run
 async def test_d43_no_access_time():
-    """DB-GPT: an AttributeError.
+    """DB-GPT: a missing access time raises an AttributeError.
 
-    alveus: it is the time of the write.
+    alveus: the access time is the time of the write.
     """
     memory, _ = long_term()
     await memory.write(frag("a"))
@@ -621,18 +621,18 @@ async def test_d43_no_access_time():
 
 @run
 async def test_d44_an_empty_batch():
-    """DB-GPT: an error, "Now time is required.".
+    """DB-GPT: an empty batch raises the error "Now time is required.".
 
-    alveus: nothing happens.
+    alveus: an empty batch changes nothing.
     """
     assert await long_term()[0].write_batch([], None) is None
 
 
 @run
 async def test_d45_the_text_comes_back():
-    """DB-GPT: "[0] alpha": the text has a number before it.
+    """DB-GPT: the returned text begins with a number: "[0] alpha".
 
-    alveus: "alpha".
+    alveus: the returned text is "alpha".
     """
     memory, _ = long_term()
     await memory.write(frag("alpha", 1))
@@ -641,9 +641,9 @@ async def test_d45_the_text_comes_back():
 
 @run
 async def test_d46_what_was_written_first_is_found():
-    """DB-GPT: only what was written last is found.
+    """DB-GPT: only the latest fragments are found.
 
-    alveus: both are, and the one that is asked for comes first.
+    alveus: all fragments are found, and the one that fits the query comes first.
     """
     memory, clock = long_term()
     await memory.write(frag("alpha", 0.5))
@@ -653,7 +653,7 @@ async def test_d46_what_was_written_first_is_found():
 
 
 def test_d47_recency():
-    """Both: 0.99 to the power of the hours."""
+    """Both: recency is 0.99 to the power of the hours."""
     found = [recency(START, START + timedelta(hours=h)) for h in (1, 24, 168, 720)]
     assert found == [pytest.approx(r, abs=1e-6) for r in (0.99, 0.785678, 0.184805, 0.00072)]
 
@@ -664,9 +664,10 @@ def parts(hours, relevance, importance):
 
 
 def test_d48_the_sum():
-    """DB-GPT: recency, likeness and importance are added, so importance decides.
+    """DB-GPT: recency, similarity and importance are added, so importance decides.
 
-    alveus: a mean of three numbers in 0..1 (P1); with profile="dbgpt" as there.
+    alveus: the score is a weighted mean of three numbers in 0..1 (P1); with profile="dbgpt" as in
+    DB-GPT.
     """
     equal = Weights(1, 1, 1)
     cases = (parts(100, 0.9, 0), parts(0, 0.2, 0), parts(100, 0.1, 2))
@@ -676,9 +677,11 @@ def test_d48_the_sum():
 
 @run
 async def test_d49_how_many_and_which():
-    """DB-GPT: four at most; texts with "[FORGET]" or "[MERGE]" in them are skipped.
+    """DB-GPT: at most four fragments are returned; texts that contain "[FORGET]" or "[MERGE]" are
+    skipped.
 
-    alveus: *k*, by default four; a mark is a field, and a text may say what it likes.
+    alveus: *k* fragments are returned, by default four; a mark is a field, so a text may contain
+    any words.
     """
     memory, _ = long_term()
     fragments = [frag(f"tea number {n} [FORGET]", n / 10) for n in range(6)]
@@ -696,7 +699,7 @@ STREAM = {"a": (0.9, 10), "b": (0.1, 8), "c": (0.5, 6), "d": (0.4, 4), "e": (0.3
 
 
 def test_d50_recency_and_likeness():
-    """Both: likeness plus recency, without importance: the order is a, c, d, e."""
+    """Both: the score is similarity plus recency, without importance: the order is a, c, d, e."""
     weights = Weights(1, 1, 0)
     scores = {n: weights.score(parts(h, s, 0), raw=True) for n, (s, h) in STREAM.items()}
     assert [round(score, 4) for score in scores.values()] == [
@@ -711,7 +714,7 @@ def test_d50_recency_and_likeness():
 
 @run
 async def test_d51_a_second_read():
-    """Both: what was read stays ahead, because it was read. (alveus keeps access times.)"""
+    """Both: fragments that were read come first in the next read, because of their access times."""
     memory, clock = long_term()
     for name in ("tea", "tea and cake", "tea and milk", "tea and ice", "a walk"):
         await memory.write(frag(name))
@@ -725,9 +728,9 @@ async def test_d51_a_second_read():
 
 @run
 async def test_d52_a_clone_without_a_name():
-    """DB-GPT: an error, "name is required.".
+    """DB-GPT: a clone without a name raises the error "name is required.".
 
-    alveus: a clone has a separate name, and holds nothing.
+    alveus: a clone gets a separate name, and is empty.
     """
     with Store.open(embedder="words") as store:
         memory = LongTermMemory(memory=store.key("ada"))
@@ -739,9 +742,9 @@ async def test_d52_a_clone_without_a_name():
 
 @run
 async def test_d53_importance_adds_up():
-    """DB-GPT: it adds up, and nothing happens.
+    """DB-GPT: importance adds up, without any effect.
 
-    alveus: at the threshold insights are drawn, and it starts again.
+    alveus: at the threshold, insights are stored, and the sum restarts at zero.
     """
     memory, _ = long_term(reflection_threshold=1.5)
     memory.initialize(insight_extractor=Infers())
@@ -754,9 +757,9 @@ async def test_d53_importance_adds_up():
 
 @run
 async def test_d54_clear_long_term_memory():
-    """DB-GPT: it returns nothing and does nothing.
+    """DB-GPT: `clear` of long-term memory returns nothing and removes nothing.
 
-    alveus: it empties the layer, and returns what was there.
+    alveus: it removes all fragments and returns them.
     """
     memory, _ = long_term()
     await memory.write_batch([frag("a"), frag("b")])
@@ -766,7 +769,7 @@ async def test_d54_clear_long_term_memory():
 
 @run
 async def test_d55_an_agent_that_remembers_nothing_yet():
-    """DB-GPT: an error (D44) for every agent with long-term memory.
+    """DB-GPT: an agent with long-term memory but without memories raises an error (D44).
 
     alveus: nothing happens.
     """
@@ -787,7 +790,7 @@ SIMILAR = ("o0", "o1", "o2", "o3", "o4")
 async def test_d56_similar_fragments():
     """DB-GPT: "o0;o1;o2;o3" and "o1;o2;o3;o4" reach long-term memory, and o2 to o4 stay.
 
-    alveus: "o0;o1;o2;o3" does, and o4 stays: no fragment is in two.
+    alveus: "o0;o1;o2;o3" reaches it, and o4 stays: no fragment is in two places.
     """
     memory = hybrid()
     assert [left(await memory.write(frag(name))) for name in SIMILAR] == [None] * 5
@@ -799,7 +802,7 @@ async def test_d56_similar_fragments():
 async def test_d57_reading_writes_nothing():
     """DB-GPT: a read stores copies in long-term memory, and empties short-term memory.
 
-    alveus: a read changes nothing but access times.
+    alveus: a read changes only access times.
     """
     memory = hybrid()
     await written(memory, *SIMILAR)
@@ -811,9 +814,9 @@ async def test_d57_reading_writes_nothing():
 
 @run
 async def test_d58_reading_again():
-    """DB-GPT: a second read stores more.
+    """DB-GPT: a second read stores more copies.
 
-    alveus: it gives the same as the first.
+    alveus: a second read returns the same as the first.
     """
     memory = hybrid()
     await written(memory, *SIMILAR)
@@ -823,9 +826,9 @@ async def test_d58_reading_again():
 
 @run
 async def test_d59_a_batch_reaches_long_term_memory():
-    """DB-GPT: what leaves short-term memory in a batch is lost.
+    """DB-GPT: fragments that leave short-term memory in a batch are lost.
 
-    alveus: a batch does what single writes do.
+    alveus: a batch has the same effect as single writes.
     """
     memory = hybrid()
     assert await memory.write_batch([frag(name) for name in SIMILAR]) is None
@@ -834,9 +837,9 @@ async def test_d59_a_batch_reaches_long_term_memory():
 
 @run
 async def test_d60_clear_all_layers():
-    """DB-GPT: it returns nothing and clears nothing.
+    """DB-GPT: `clear` returns nothing and removes nothing.
 
-    alveus: all layers are empty, and what was there is returned.
+    alveus: `clear` empties all layers and returns their fragments.
     """
     memory = hybrid(sensory_memory=SensoryMemory(1))
     await written(memory, *SIMILAR, "z")
@@ -846,9 +849,9 @@ async def test_d60_clear_all_layers():
 
 @run
 async def test_d61_five_structured_steps():
-    """DB-GPT: of five steps the prompt has the last one.
+    """DB-GPT: of five structured steps, the prompt contains only the last.
 
-    alveus: all five are read, in order, none inside itself.
+    alveus: all five steps are read, in order, and none contains another.
     """
     memory = HybridMemory(short_term_memory=EnhancedShortTermMemory(random=lambda: 0.0))
     memory.initialize(real_memory_fragment_class=StructuredAgentMemoryFragment)
@@ -878,7 +881,7 @@ def contents(messages):
 
 @run
 async def test_d62_deleting_another_conversation():
-    """DB-GPT: after a deletion the next message overwrites one.
+    """DB-GPT: after a conversation was deleted, the next message overwrites another message.
 
     alveus: nothing is overwritten.
     """
@@ -892,10 +895,7 @@ async def test_d62_deleting_another_conversation():
 
 @run
 async def test_d63_the_last_message():
-    """DB-GPT: None, always.
-
-    alveus: the last message.
-    """
+    """DB-GPT: `get_last_message` always returns None. alveus: it returns the last message."""
     log = GptsMemory()
     for content in ("m1", "m3"):
         await log.append_message("B", message("B", content))
@@ -906,9 +906,9 @@ async def test_d63_the_last_message():
 
 @run
 async def test_d64_messages_of_an_agent():
-    """DB-GPT: an AttributeError as soon as somebody else wrote.
+    """DB-GPT: an AttributeError is raised as soon as another agent has written.
 
-    alveus: what the agent sent and received.
+    alveus: the messages that the agent sent and received are returned.
     """
     log = GptsMemory()
     await log.append_message("B", message("B", "to Joy"))
@@ -918,18 +918,19 @@ async def test_d64_messages_of_an_agent():
 
 
 def test_d65_clearing_what_is_not_there():
-    """DB-GPT: a KeyError.
+    """DB-GPT: clearing an unknown conversation raises a KeyError.
 
-    alveus: False, and nothing happens.
+    alveus: it returns False and changes nothing.
     """
     assert GptsMemory().clear("nope") is False
 
 
 @run
 async def test_d66_reading_after_clear():
-    """DB-GPT: the same messages, and an entry in its cache for every id that is asked for.
+    """DB-GPT: after `clear`, reads return the messages; each id that is read gets an entry in the
+    cache.
 
-    alveus: the same messages, and no trace of ids that are asked for.
+    alveus: the same messages, and no entry for an unknown id.
     """
     log = GptsMemory()
     await log.init("B")
@@ -947,10 +948,7 @@ def plans():
 
 
 def test_d67_completing_a_task():
-    """DB-GPT: the task loses its title.
-
-    alveus: the title stays.
-    """
+    """DB-GPT: completing a task removes its title. alveus: the title stays."""
     log = plans()
     log.complete_task("c", 1, "ok")
     (done,) = log.get_by_conv_id_and_num("c", [1])
@@ -959,7 +957,9 @@ def test_d67_completing_a_task():
 
 
 def test_d68_updating_a_task():
-    """Both: state, retries and agent change; a task to be tried again is to be done."""
+    """Both: `update_task` changes state, retries and agent; a task in the state "retrying" is still
+    to be done.
+    """
     log = plans()
     log.update_task("c", 2, "retrying", 1, agent="X")
     (task,) = log.get_by_conv_id_and_num("c", [2])
@@ -968,9 +968,9 @@ def test_d68_updating_a_task():
 
 
 def test_d69_ids_of_conversations():
-    """DB-GPT: "x_1_y" is round 1 of "x".
+    """DB-GPT: the id "x_1_y" is round 1 of "x".
 
-    alveus: a round is a number at the very end.
+    alveus: the number of a round is at the end of an id.
     """
     ids = ("abc", "abc_1", "a_b_12", "x_1_y", "a-b_3")
     found = [("abc", None), ("abc", 1), ("a_b", 12), ("x_1_y", None), ("a-b", 3)]
@@ -981,38 +981,34 @@ def test_d69_ids_of_conversations():
 
 
 def test_d70_what_is_written_of_a_step():
-    """Both: a line per part, with a space at its end."""
+    """Both: a step is written with one line for each part, and a space at the end of each line."""
     text = memory_text(question="q", thought="t", action="a", observation="o")
     assert text == "Question: q \nThought: t \nAction: a \nObservation: o "
 
 
 def test_d71_a_step_without_some_parts():
-    """DB-GPT: blank lines where parts are missing.
-
-    alveus: no blank lines.
-    """
+    """DB-GPT: missing parts of a step leave blank lines. alveus: missing parts leave no lines."""
     assert memory_text(thought="t", observation="o") == "Thought: t \nObservation: o "
 
 
 def test_d72_the_prompt():
-    """DB-GPT: without memories it begins with an empty line.
+    """DB-GPT: a prompt without memories begins with an empty line.
 
-    alveus: it does not; with memories it is the same.
+    alveus: it has no empty line; with memories the prompt is the same.
     """
     assert user_prompt("Q", "M") == "Most recent message:\nM\n\nUser input: Q\n"
     assert user_prompt("Q") == "User input: Q\n"
 
 
 def test_d73_memories_in_a_prompt():
-    """DB-GPT: "ab": nothing between the texts.
-
-    alveus: a line each.
-    """
+    """DB-GPT: memories are joined without a separator: "ab". alveus: each memory is on a line."""
     assert memories_text([frag("a"), frag("b")]) == "a\nb"
 
 
 def test_d74_how_full_a_prompt_is():
-    """Both: of 1,000 tokens, a warning from 700 on, an error from 900, critical from 950 on."""
+    """Both: of 1,000 tokens, a prompt reaches "warning" at 700, "error" at 900 and "critical" at
+    950.
+    """
     limits = ContextLimits(1_000, reserved_tokens=0)
     found = [limits.fill(used) for used in (699, 700, 899, 900, 949, 950, 999, 1_000)]
     assert found == [
@@ -1028,14 +1024,15 @@ def test_d74_how_full_a_prompt_is():
 
 
 def test_d75_what_a_prompt_may_have():
-    """Both: 115904 tokens, if nothing is said."""
+    """Both: by default, a prompt may have 115904 tokens."""
     assert ContextLimits().effective_tokens == 115_904
 
 
 def test_d76_a_history_that_is_too_long():
-    """DB-GPT: its model is never asked, and after three failures nothing is cut any more.
+    """DB-GPT: the model of a long history is never asked, and after three failures the history is
+    no longer shortened.
 
-    alveus: the model is asked once; one that fails does not keep the history from being cut.
+    alveus: the model is asked once; if it fails, the history is shortened without it.
     """
     with Store.open(":memory:", embedder="words") as store:
         talk = store.key("ada").conversation("talk")
@@ -1054,7 +1051,7 @@ def test_d76_a_history_that_is_too_long():
 
 
 def test_d77_how_much_of_results():
-    """Both: 15 % of what a model reads for a result and 30 % for a turn, within bounds."""
+    """Both: a result may have 15 % of the model's context size, and a turn 30 %, within bounds."""
     found = [ResultLimits.of(tokens) for tokens in (None, 8_000, 65_000, 200_000)]
     assert [(one.result, one.turn) for one in found] == [
         (100_000, 200_000),
@@ -1065,14 +1062,18 @@ def test_d77_how_much_of_results():
 
 
 def test_d78_the_beginning_of_a_result():
-    """Both: up to a line's end behind the half; of one line, as many characters as there may be."""
+    """Both: the shown beginning of a result ends at a line's end in its second half; of a single
+    line, it has the most characters allowed.
+    """
     assert preview("a\n" * 10, 7) == ("a\na\na\n", True)
     assert preview("abcdefghij", 4) == ("abcd", True)
     assert preview("abcd", 4) == ("abcd", False)
 
 
 def test_d79_the_results_of_a_turn():
-    """Both: of 400 and 300 characters in 650, the first becomes a reference, the second stays."""
+    """Both: of results with 400 and 300 characters and a limit of 650, the first becomes a
+    reference.
+    """
     with Store.open(":memory:", embedder="words") as store:
         results = ToolResults(store.key("ada"), limits=ResultLimits(turn=650))
         given = [ToolOutput("look", "x" * 400, "c1"), ToolOutput("look", "y" * 300)]
@@ -1086,7 +1087,7 @@ def test_d79_the_results_of_a_turn():
 
 
 def test_d80_what_a_reference_reaches():
-    """DB-GPT: a path outside of its folder reads nothing. alveus: references are no paths."""
+    """DB-GPT: a path outside of the folder reads nothing. alveus: a reference is not a path."""
     with Store.open(":memory:", embedder="words") as store:
         results = ToolResults(store.key("ada"), limits=ResultLimits(result=10, turn=20, preview=5))
         shown = results.shown(ToolOutput("look", "word " * 40))
@@ -1098,7 +1099,7 @@ def test_d80_what_a_reference_reaches():
 
 
 def test_d81_rounds_to_keep():
-    """Both: the first and last rounds of a conversation; negative numbers are errors."""
+    """Both: the first and last rounds of a conversation are kept; negative numbers are errors."""
     asked = ((2, 0), (0, 2), (1, 1), (0, 0), (100, 100), (2, 2))
     found = [kept_rounds([1, 2, 3], start=start, end=end) for start, end in asked]
     assert found == [[1, 2], [2, 3], [1, 3], [], [1, 2, 3], [1, 2, 3]]
@@ -1110,9 +1111,9 @@ def test_d81_rounds_to_keep():
 
 
 def test_v1_weights():
-    """DB-GPT: alpha, beta and gamma are declared, and ignored.
+    """DB-GPT: alpha, beta and gamma are declared, but ignored.
 
-    alveus: they weigh recency, relevance and importance, each 0..1.
+    alveus: they weigh recency, relevance and importance, each in 0..1.
     """
     cases = {"m1": parts(0, 0.2, 0), "m2": parts(24, 0.9, 0), "m3": parts(168, 0.5, 1)}
 
@@ -1129,9 +1130,10 @@ def test_v1_weights():
 
 @run
 async def test_v2_reflection():
-    """DB-GPT: declared, and not there.
+    """DB-GPT: reflection is declared, but not implemented.
 
-    alveus: when importance adds up to the threshold, an insight is drawn from what was written.
+    alveus: when the sum of importance reaches the threshold, an insight is made from the fragments
+    written since.
     """
     memory, _ = long_term(reflection_threshold=1.5)
     memory.initialize(insight_extractor=Infers())
@@ -1149,9 +1151,9 @@ async def test_v2_reflection():
 
 @run
 async def test_v3_duplicates():
-    """DB-GPT: declared, and not there.
+    """DB-GPT: the handling of duplicates is declared, but not implemented.
 
-    alveus: one fragment per text, which knows how often it was seen.
+    alveus: one fragment is stored per text, with the number of times it was written.
     """
     memory, clock = long_term()
     await memory.write(frag("Likes tea.", 0.9))
@@ -1167,9 +1169,10 @@ async def test_v3_duplicates():
 
 @run
 async def test_v4_fading():
-    """DB-GPT: declared, and not there.
+    """DB-GPT: fading is declared, but not implemented.
 
-    alveus: what is weak is let go of, by name; what is pinned stays; it can be recovered.
+    alveus: weak fragments are removed and named; pinned fragments stay; a removed fragment can be
+    recovered.
     """
     memory, clock = long_term()
     await memory.write(frag("pinned", 0, metadata={"pinned": True}))
@@ -1190,9 +1193,9 @@ async def test_v4_fading():
 
 @run
 async def test_v5_how_many():
-    """DB-GPT: always four.
+    """DB-GPT: `read` always returns four.
 
-    alveus: k=0 gives none, a k beyond what is there gives all, a negative one is an error.
+    alveus: k=0 returns none, a k above the size returns all, and a negative k is an error.
     """
     memory, _ = long_term()
     await memory.write_batch([frag("a"), frag("b")])

@@ -115,30 +115,35 @@ def stream():
 
 
 def test_t01_one_observation(stream):
-    """Both: the stratum, what was asked and answered, the prompt."""
+    """Both: a context has the stratum, the query, the reply and the prompt."""
     assert texts(stream, "ask.") == ["role.", "prompt.", "reply.", "ask."]
 
 
 def test_t02_the_last_two(stream):
-    """Both: the last two of four, in order. alveus names those that it let go."""
+    """Both: with a cap of two, the last two of four observations are shown, in order. (alveus
+    returns the evicted ones.)
+    """
     gone = [stream.commit(both(text)) for text in ("0.", "a.", "b.")]
     assert texts(stream, "c.") == ["role.", "a.", "a.", "b.", "b.", "c."]
     assert [names(one) for one in gone] == [[], ["prompt."], ["0."]]
 
 
 def test_t03_reset(stream):
-    """Both: nothing but the stratum and the prompt; `reset` and `purge` are one."""
+    """Both: after `reset`, only the stratum and the prompt are shown; `purge` does the same."""
     stream.reset()
     assert texts(stream, "c.") == ["role.", "c."]
 
 
 def test_t04_nothing_at_all():
-    """Both: no messages."""
+    """Both: a window without stratum, observations and prompt shows no messages."""
     assert Stream(2, "").context(None) == []
 
 
 def test_t05_no_limit():
-    """thinker: a cap of 0 is none. alveus: the same with profile="thinker"; else it is refused."""
+    """thinker: a cap of 0 means no limit.
+
+    alveus: the same with profile="thinker"; otherwise a cap of 0 is refused.
+    """
     window = Stream(0, "s", profile="thinker")
     for n in range(1000):
         window.commit(both(str(n)))
@@ -149,7 +154,10 @@ def test_t05_no_limit():
 
 @pytest.mark.parametrize(("cap", "profile"), [(None, PROFILES[0]), (-1, PROFILES[1])])
 def test_t06_infinite(cap, profile):
-    """thinker: -1 is no limit, and what there is by default. alveus: None, and 100 by default."""
+    """thinker: a cap of -1 means no limit, and is the default.
+
+    alveus: a cap of None means no limit; the default is 100.
+    """
     endless = Stream(cap, profile=profile)
     for n in range(120):
         endless.commit(both(str(n)))
@@ -157,7 +165,7 @@ def test_t06_infinite(cap, profile):
 
 
 def test_t07_one():
-    """Both: always the newest."""
+    """Both: with a cap of one, the newest observation is shown."""
     window = Stream(1)
     for text in "abc":
         window.commit(both(text))
@@ -178,16 +186,17 @@ def call(tool):
 
 
 def test_t08_one_prompt():
-    """Both: the stratum, what was asked, and what was answered."""
+    """Both: after one prompt, the stratum, the query and the reply are shown."""
     agent, window = manifold("reply.")
     agent.prompt("prompt.")
     assert texts(window) == ["role.", "prompt.", "reply."]
 
 
 def test_t09_one_tool():
-    """thinker: two observations, four messages; eviction may part them.
+    """thinker: a tool call and its answer are two observations with four messages, which eviction
+    may separate.
 
-    alveus: the same four, shown and let go together.
+    alveus: the same four messages, which are shown and evicted together.
     """
     agent, window = manifold(call("time"), "noon.", time=lambda: 12)
     agent.prompt("time?")
@@ -202,7 +211,9 @@ def test_t09_one_tool():
 
 
 def test_t10_feedback_once():
-    """Both: four messages: the question and the bad reply, why it is bad and the good one."""
+    """Both: after one feedback there are four messages: the query and the bad reply, the feedback
+    and the good reply.
+    """
 
     def decode(reply):
         if str(reply.content) == "bad.":
@@ -217,7 +228,7 @@ def test_t10_feedback_once():
 
 
 def test_t11_a_model_that_fails():
-    """Both: nothing is remembered."""
+    """Both: if the model fails, nothing is remembered."""
     agent, window = manifold(ModelUnavailable("scripted", "it is down"))
     with pytest.raises(ModelUnavailable):
         agent.prompt("prompt.")
@@ -225,14 +236,14 @@ def test_t11_a_model_that_fails():
 
 
 def test_t12_an_answer_cut_short():
-    """Both: what came of it is decoded and remembered: two messages."""
+    """Both: a reply that was cut short is decoded and remembered: two messages."""
     agent, window = manifold("Once upon a", time=lambda: 12)
     assert agent.prompt("prompt.") == "Once upon a"
     assert texts(window) == ["role.", "prompt.", "Once upon a"]
 
 
 def test_t13_a_tool_gives_up():
-    """thinker: two messages, like any others.
+    """thinker: an aborted prompt leaves two messages, like any other.
 
     alveus: the same two; the observation says that it was aborted.
     """
@@ -251,7 +262,7 @@ def test_t13_a_tool_gives_up():
 
 
 def test_t14_void():
-    """Both: the stratum and the prompt, whatever was committed."""
+    """Both: `Void` shows the stratum and the prompt, whatever was committed."""
     window = Void("s")
     for text in "abc":
         window.commit(both(text))
@@ -260,19 +271,25 @@ def test_t14_void():
 
 
 def test_t15_void_without_anything():
-    """Both: no messages."""
+    """Both: `Void` without stratum and prompt shows no messages."""
     assert Void("").context(None) == []
 
 
 def test_t16_one_twice_where_one_has_room():
-    """thinker: a crash. alveus: it is there once."""
+    """thinker: committing one observation twice to a window with a cap of one crashes.
+
+    alveus: the observation is stored once.
+    """
     window, one = Stream(1), both("A")
     assert window.commit(one) == window.commit(one) == ()
     assert texts(window) == ["A", "A"]
 
 
 def test_t17_one_twice():
-    """thinker: listed twice, which profile="thinker" does as well. alveus: once."""
+    """thinker: an observation that is committed twice is shown twice, as with profile="thinker".
+
+    alveus: it is shown once.
+    """
     for profile, expected in zip(PROFILES, (["q", "r"], ["q", "r", "q", "r"]), strict=True):
         window, one = Stream(2, profile=profile), Observation("q", "r")
         window.commit(one)
@@ -281,7 +298,10 @@ def test_t17_one_twice():
 
 
 def test_t18_the_second_first():
-    """thinker: in the order of arrival, as with profile="thinker". alveus: of time."""
+    """thinker: observations are in the order of arrival, as with profile="thinker".
+
+    alveus: they are in the order of time.
+    """
     first, second = both("1"), both("2")
     for profile, expected in zip(PROFILES, (["1", "2"], ["2", "1"]), strict=True):
         window = Stream(2, profile=profile)
@@ -291,9 +311,10 @@ def test_t18_the_second_first():
 
 
 def test_t19_context_while_others_commit():
-    """thinker: a race, which may end the process. alveus: a context is of one moment.
+    """thinker: a concurrent `context` and `commit` are a data race, which may end the process.
 
-    The threads are in `alveus.testing.ContextContract`; here is one that commits in between.
+    alveus: a context shows the window at one moment. `alveus.testing.ContextContract` tests
+    threads; this test commits in between.
     """
     window = Stream(None)
     for n in range(5):
@@ -310,7 +331,10 @@ def test_t19_context_while_others_commit():
 
 
 def test_t20_a_tool_call_and_its_answer():
-    """thinker: the window begins with an answer whose call is gone. alveus: both stay, or go."""
+    """thinker: the window may begin with a tool's answer whose call was evicted.
+
+    alveus: both stay, or both are evicted.
+    """
     window = Stream(1)
     calls = Message("look it up", "assistant", calls=("c1",))
     window.commit(Observation("who?", calls))
@@ -325,9 +349,9 @@ def test_t20_a_tool_call_and_its_answer():
 
 
 def test_t21_retry():
-    """thinker: the bad reply is remembered, and the good one that was asked for is not.
+    """thinker: after a retry, the bad reply is remembered, and the good reply is not.
 
-    alveus: the good one; the bad one too if keep_rejected=True, as rejected.
+    alveus: the good reply is remembered; with keep_rejected=True the bad one too, as rejected.
     """
 
     def decode(reply):
@@ -350,7 +374,9 @@ def test_t21_retry():
 
 
 def test_t22_epochs():
-    """Both: Epoch(3) with a reasoner that says "retry" for ever: three calls, and an error."""
+    """Both: Epoch(3) with a reasoner that always says "retry" makes three calls, and then raises an
+    error.
+    """
     model = ScriptedChat(lambda _: "no")
     agent = Automata(model, Stream(), str, str, Epoch(3, lambda _: "retry"))
     with pytest.raises(EpochsSpent, match="3 times"):
@@ -375,9 +401,9 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
     ],
 )
 def test_t23_importance_by_age_and_length(hours, characters, score):
-    """The guide: 4.6052, 2.3026, 0.2763, 0, 2.3026, and minus infinity for an empty reply.
+    """thinker: the guide: 4.6052, 2.3026, 0.2763, 0, 2.3026, and minus infinity for an empty reply.
 
-    alveus: from 0 to 1, and weighed anew as time goes by, in `Importance` as well.
+    alveus: scores are from 0 to 1, and change with time, also in `Importance`.
     """
     made = Stamp.at(NOON - timedelta(hours=hours))
     one = Observation("q", "x" * characters, created=made)
@@ -399,7 +425,7 @@ def weight(window):
     ("characters", "score"), [(0, 0), (100, 0.1), (999, 0.999), (1000, 1), (5000, 1)]
 )
 def test_t24_importance_by_length(characters, score):
-    """Both: a thousandth for each character, up to 1."""
+    """Both: importance by length is a thousandth for each character, at most 1."""
     assert scored(Length(), long("q", characters), now=NOON, newest=[]).value == score
     window = Priority()
     window.commit(long("q", characters))
@@ -407,7 +433,7 @@ def test_t24_importance_by_length(characters, score):
 
 
 def test_t25_the_two_that_matter_most():
-    """Both: in the order of time."""
+    """Both: the two most important observations are shown in the order of time."""
     window = Priority(2, "s")
     for name, characters in (("A", 100), ("B", 500), ("C", 300)):
         window.commit(long(name, characters))
@@ -415,7 +441,7 @@ def test_t25_the_two_that_matter_most():
 
 
 def test_t26_and_one_more():
-    """Both: what matters less than the new one goes."""
+    """Both: an observation less important than a new one is evicted."""
     window = Priority(2, "s")
     for name, characters in (("A", 100), ("B", 500), ("C", 300), ("D", 2000)):
         window.commit(long(name, characters))
@@ -423,7 +449,10 @@ def test_t26_and_one_more():
 
 
 def test_t27_equals():
-    """thinker: undefined. alveus: of equals the older goes."""
+    """thinker: the eviction among equally important observations is undefined.
+
+    alveus: the oldest of them is evicted.
+    """
     window = Priority(2)
     for name in "ABC":
         window.commit(long(name, 500))
@@ -431,9 +460,10 @@ def test_t27_equals():
 
 
 def test_t28_the_newest_matters_least():
-    """thinker: A, B; the last turn is forgotten at once, as with profile="thinker".
+    """thinker: A, B: a least important newest observation is evicted at once, as with
+    profile="thinker".
 
-    alveus: A, C; the newest `keep_recent` units, one by default, are never let go.
+    alveus: A, C: the newest `keep_recent` units, by default one, are never evicted.
     """
     for profile, expected in zip(PROFILES, (["A", "C"], ["A", "B"]), strict=True):
         window = Priority(2, profile=profile)
@@ -446,9 +476,9 @@ def test_t28_the_newest_matters_least():
 
 
 def test_t29_important_and_recent():
-    """The guide: C, prompt, A: what is important comes after the prompt.
+    """thinker: the guide: C, prompt, A: important observations come after the prompt.
 
-    alveus: A, C, prompt. In both B is let go, whose importance is the threshold itself.
+    alveus: A, C, prompt. Both evict B, whose importance equals the threshold.
     """
     window = Hybrid(keep_recent=1)
     gone = [window.commit(cycle(n, i)) for n, i in (("A", 0.9), ("B", 0.5), ("C", 0.2))]
@@ -457,7 +487,8 @@ def test_t29_important_and_recent():
 
 
 def test_t30_important_while_recent():
-    """The guide: A, B, prompt, A: what is both is there twice.
+    """thinker: the guide: A, B, prompt, A: an observation that is recent and important is shown
+    twice.
 
     alveus: A, B, prompt.
     """
@@ -469,7 +500,9 @@ def test_t30_important_while_recent():
 
 @pytest.mark.parametrize("embedder", [None, Letters()])
 def test_t31_fewer_than_asked_for(embedder):
-    """Both: of three observations a search for five finds three; in alveus in order of time."""
+    """Both: a search for five of three observations finds three; in alveus they are in the order of
+    time.
+    """
     window = Semantic(top_k=5, embedder=embedder)
     for name in ("C", "A", "B"):
         window.commit(cycle(name))
@@ -496,20 +529,23 @@ def counting():
 
 
 def test_t32_a_budget(counting):
-    """thinker: none. alveus: the newer one, 9 of 10 tokens."""
+    """thinker: there is no budget. alveus: the newer observation is shown, with 9 of 10 tokens."""
     told = counting.context("p", budget_tokens=counted(10))
     assert [m.content for m in told] == ["s", "B", "b", "p"]
 
 
 def test_t33_a_budget_that_is_too_small(counting):
-    """thinker: none. alveus: an error that names the 5 tokens that are always there."""
+    """thinker: there is no budget. alveus: an error names the 5 tokens that are always needed."""
     with pytest.raises(BudgetTooSmall, match=r"smaller than the fixed part \(5\)") as caught:
         counting.context("p", budget_tokens=counted(4))
     assert (caught.value.budget, caught.value.fixed) == (4, 5)
 
 
 def test_t34_what_was_not_shown_for_longest():
-    """thinker: every context touches all. alveus: A alone was shown, so B goes: A, C."""
+    """thinker: every context updates the access time of all observations.
+
+    alveus: only A was shown, so B is evicted: A, C.
+    """
     window = Stream(2, evict="least recently used")
     window.commit(cycle("A"))
     window.commit(long("B", 5000))
@@ -523,9 +559,9 @@ def test_t34_what_was_not_shown_for_longest():
 
 
 def test_t35_a_link_is_followed():
-    """The guide names linked observations, and nothing more.
+    """thinker: the guide names linked observations, without details.
 
-    alveus: what is linked to a hit of 1.0 is worth 0.5 after a hop, with the decay 0.5.
+    alveus: an observation linked to a hit of 1.0 is worth 0.5 after a hop, with a decay of 0.5.
     """
     links = {"A": ["B"], "B": ["A", "C"], "C": ["B"]}
     found = expanded({"A": 1.0}, links.__getitem__, hops=1, decay=0.5, cap=1)
@@ -540,9 +576,9 @@ def test_t35_a_link_is_followed():
 
 
 def test_t36_what_leaves_a_layer():
-    """The guide names layers of memory, and nothing more.
+    """thinker: the guide names layers of memory, without details.
 
-    alveus: layers of one and two hold D, and B and C; A is returned.
+    alveus: layers of one and two hold D, and B and C; `commit` returns A.
     """
     window = Hierarchical(1, 2)
     gone = [names(window.commit(cycle(name))) for name in "ABCD"]
@@ -552,7 +588,7 @@ def test_t36_what_leaves_a_layer():
 
 
 def test_t37_one_byte_floats():
-    """Both: the bytes 38, 3c, b8, 77 and 01 are 1.0, 1.5, -1.0, 240 and 0.008789."""
+    """Both: the one-byte floats 38, 3c, b8, 77 and 01 are 1.0, 1.5, -1.0, 240 and 0.008789."""
     found = float8(bytes.fromhex("383cb87701"))
     assert found.tolist() == [1.0, 1.5, -1.0, 240.0, pytest.approx(0.008789, abs=1e-6)]
 
@@ -560,8 +596,8 @@ def test_t37_one_byte_floats():
 def test_t38_what_is_kept_of_a_vector():
     """thinker: 0.1, 0.3, 0.7, 0.007 and -0.999 become .09375, .28125, .6875, 0 and -.9375.
 
-    alveus: whole numbers of a byte behind a scale: none is off by more than 0.004, and of a vector
-    with 1,536 numbers, all of which thinker loses, the direction is kept.
+    alveus: each number becomes a byte with a common scale, with an error of at most 0.004. A vector
+    of 1,536 small numbers, which thinker loses, keeps its direction.
     """
     given = np.array([0.1, 0.3, 0.7, 0.007, -0.999], np.float32)
     assert np.abs(unpack_vector(pack_vector(given)) - given).max() < 0.004

@@ -94,7 +94,9 @@ def test_an_agent_recalls_another_session_after_a_restart(tmp_path):
 
 
 def test_a98_two_turns(memory):
-    """Both: each turn is kept, u1 and a1, then u2 and a2; what was recalled is left out."""
+    """Both: each turn is stored, u1 and a1, then u2 and a2, without the memories that were
+    recalled.
+    """
 
     async def work():
         memory.key("ada").add("Ada prefers window seats.")
@@ -123,7 +125,7 @@ def test_a98_two_turns(memory):
 
 
 def test_a99_several_keywords(memory):
-    """Both: two keywords find x and y, and y and z: x, y and z are told, each once."""
+    """Both: one keyword finds x and y, another y and z: the model receives x, y and z, each once."""
 
     async def work():
         middleware = AlveusMiddleware(memory, user_id="ada", mode="agent_control")
@@ -142,7 +144,9 @@ def test_a99_several_keywords(memory):
 
 
 def test_a100_a_search_that_fails(memory, caplog):
-    """Both: the reply is as without it, and a tool says that it failed."""
+    """Both: if a search fails, the agent replies as without a search; a search tool reports the
+    failure.
+    """
 
     async def work():
         middleware = AlveusMiddleware(memory, user_id="ada")

@@ -73,13 +73,16 @@ def memory():
 
 
 def test_a95_no_name(memory):
-    """Both: long-term memory without an agent, a user or a run is a ValueError."""
+    """Both: long-term memory without the name of an agent, a user or a run raises a ValueError."""
     with pytest.raises(ValueError, match="agent_name"):
         AlveusLongTermMemory(memory)
 
 
 def test_a96_two_turns(memory):
-    """AgentScope: the second turn records the first again. alveus: A message is recorded once."""
+    """AgentScope: the second turn stores the messages of the first turn again.
+
+    alveus: each message is stored once.
+    """
 
     async def work():
         long_term = AlveusLongTermMemory(memory, user_name="ada")
@@ -95,7 +98,10 @@ def test_a96_two_turns(memory):
 
 
 def test_a97_what_was_recalled(memory):
-    """AgentScope: what was recalled is recorded as new. alveus: It is not recorded."""
+    """AgentScope: memories that were recalled are stored again as new.
+
+    alveus: they are not stored again.
+    """
 
     async def work():
         long_term = AlveusLongTermMemory(memory, user_name="ada")
