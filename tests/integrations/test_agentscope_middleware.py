@@ -125,7 +125,7 @@ def test_a98_two_turns(memory):
 
 
 def test_a99_several_keywords(memory):
-    """Both: one keyword finds x and y, another y and z: the model receives x, y and z, each once."""
+    """Both: one keyword finds x and y, another y and z; the model gets x, y and z, each once."""
 
     async def work():
         middleware = AlveusMiddleware(memory, user_id="ada", mode="agent_control")
