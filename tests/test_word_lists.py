@@ -13,11 +13,12 @@ from alveus.search import signals
 from alveus.search.signals import QuestionSignals
 from alveus.text import statements
 from alveus.text.statements import statement
-from alveus.values import http_json, words
+from alveus.values import http_json, languages, words
 from alveus.values.http_json import STATUSES, reported_failure
+from alveus.values.languages import language_of
 from alveus.values.lazy import lists_of, words_of
 
-LISTED = (answer_reader, http_json, server_replies, signals, statements, words)
+LISTED = (answer_reader, http_json, languages, server_replies, signals, statements, words)
 
 
 def same(first: str, second: str) -> bool:
@@ -57,6 +58,18 @@ def foreign(word: str) -> bool:
     return word in statements._FUNCTION_WORDS and not same(f"{word} a zorro", f"{word} zorro")
 
 
+def votes(word: str, code: str) -> bool:
+    """Whether a word votes for a language."""
+    known = languages._votes()
+    at = known.languages.index(code) * languages._FIELD
+    return known[word] >> at & languages._ENGLISH_FIELD > 0
+
+
+def is_particle(word: str) -> bool:
+    """Whether a word gives a text a language, and a name none."""
+    return language_of(f"zorro {word} zorro") != language_of(f"Zorro {word} Zorro") is None
+
+
 READINGS: dict[tuple[ModuleType, str], Callable[[str], bool]] = {
     (words, "stop"): lambda w: words.terms(w) == [],
     (words, "temporal"): lambda w: words.temporal(w) == 1,
@@ -79,6 +92,8 @@ READINGS: dict[tuple[ModuleType, str], Callable[[str], bool]] = {
     (statements, "cardinals"): numbers("cardinals", [str(n) for n in range(13)]),
     (statements, "ordinals"): numbers("ordinals", words_of(statements.__file__)["ordinal_digits"]),
     (statements, "tens"): numbers("tens", [str(n) for n in range(20, 100, 10)]),
+    (languages, "loans"): lambda w: not votes(w, "other"),
+    (languages, "particles"): is_particle,
     (server_replies, "filtered"): is_refused,
     (answer_reader, "tags"): lambda w: answer_text(f"<{w}>a</{w}>said") == "said",
     (answer_reader, "relatives"): lambda w: answer_text(f"<think>a</{w}>said") == "said",
@@ -90,7 +105,29 @@ READINGS: dict[tuple[ModuleType, str], Callable[[str], bool]] = {
     (answer_reader, "ends"): lambda w: answer_text(f"said{w}") == "said",
 }
 
-OTHERS = {"also_foreign": "what", "relatives": "zebra", "tags": "zebra", "titles": "Zebra"}
+CODES = [name for name in words_of(languages.__file__) if len(name) == len("en")]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_word_votes_for_its_language(code: str) -> None:
+    listed = words_of(languages.__file__)[code]
+    assert [word for word in listed if not votes(word, code)] == []
+    assert not votes("zebra", code)
+
+
+def test_each_letter_votes_for_its_languages() -> None:
+    listed = words_of(languages.__file__)["letters"]
+    for code, letters in zip(listed[::2], listed[1::2], strict=True):
+        assert [letter for letter in letters if not votes(f"{letter}x", code)] == []
+
+
+OTHERS = {
+    "also_foreign": "what",
+    "loans": "zébra",
+    "relatives": "zebra",
+    "tags": "zebra",
+    "titles": "Zebra",
+}
 """Words that are in no list, for lists to which "<zebra>" cannot belong."""
 
 

@@ -32,6 +32,7 @@ from alveus.errors import AlveusError, EmbedderFailed, InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.values import words
 from alveus.values.forks import FreshLock
+from alveus.values.languages import language_of
 from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ __all__ = [
     "pack_vector",
     "quantise",
     "quantise_each",
+    "reads",
     "unpack_vector",
 ]
 
@@ -134,8 +136,39 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     return [_gathered([next(rest) for _ in text]) for text in parts]
 
 
+def reads(embedder: Embedder, text: str) -> bool:
+    """Return whether *embedder* reads the language of *text*.
+
+    True if the language is unknown or mixed, or if the embedder does not say which it reads.
+    """
+    languages: frozenset[str] | None = getattr(embedder, "languages", None)
+    return languages is None or (language := language_of(text)) is None or language in languages
+
+
 def embed_quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """Return the quantised windows of each text; *texts* must not be empty."""
+    """Return the quantised windows of each text, empty bytes if the embedder does not read it.
+
+    Of a text that joins several texts, those in languages that the embedder reads have windows.
+    *texts* must not be empty.
+    """
+    if getattr(embedder, "languages", None) is None:
+        return _quantised(embedder, texts)
+    known = [_read_part(embedder, text) for text in texts]
+    read = [text for text in known if text is not None]
+    windows = iter(_quantised(embedder, read) if read else ())
+    return [b"" if text is None else next(windows) for text in known]
+
+
+def _read_part(embedder: Embedder, text: str) -> str | None:
+    """Return the joined texts in *text* that *embedder* reads, or None if it reads none."""
+    if words.BREAK not in text:
+        return text if reads(embedder, text) else None
+    parts = words.separate(text)
+    read = [part for part in parts if reads(embedder, part)]
+    return text if len(read) == len(parts) else words.joined(read) if read else None
+
+
+def _quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     if words.BREAK not in "".join(texts):
         rows = _ask(embedder, texts)
         if isinstance(rows, np.ndarray) and rows.size and len(rows) == len(texts):

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from alveus.embed import Embedder, embed_windows, open_embedder, quantise_each
+from alveus.embed import Embedder, embed_quantised, open_embedder
 from alveus.errors import Conflict, EmbedderMissing, InvalidInput, StaleItem, StoreBusy
 from alveus.errors.short_repr import short_repr
 from alveus.search.embedding_worker import note_of
@@ -337,10 +337,9 @@ def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int
     if not embedder.dimensions:
         return [(waiting.set_number, waiting.row, b"") for waiting in found]
     texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in found]
-    windows = embed_windows(embedder, texts)
     return [
         (waiting.set_number, waiting.row, vectors)
-        for waiting, vectors in zip(found, quantise_each(windows), strict=True)
+        for waiting, vectors in zip(found, embed_quantised(embedder, texts), strict=True)
     ]
 
 

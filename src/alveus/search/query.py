@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.embed import Embedder
+from alveus.embed import Embedder, reads
 from alveus.errors import (
     AlveusError,
     EmbedderConflict,
@@ -233,7 +233,7 @@ class Searcher:
         self._reranker = reranker
         self._store, self._index, self._embedder = store, index, embedder
         self._worker, self._clock, self._expects = worker, clock, expects
-        self._vectors: OrderedDict[str, Quantised] = OrderedDict()
+        self._vectors: OrderedDict[str, Quantised | None] = OrderedDict()
         self._questions = lru_cache(REMEMBERED)(QuestionSignals.of)
         self._item_cache = ItemCache(store)
         self._mutex = HandleLock()
@@ -455,13 +455,15 @@ class Searcher:
     ) -> Ranking:
         """Return the ranking of all docs of *sets*."""
         candidates = 0 if request.reranker is None else candidates_of(request.reranker)
+        vector = self._vector(question.meaning)
         return Ranking(
             sets,
             question,
-            self._vector(question.meaning),
+            vector,
             limit=max(request.options.limit, candidates),
             signals=request.signals,
             now=request.instants[0],
+            unread=vector is None and bool(self._embedder.dimensions),
         )
 
     def _question(
@@ -537,13 +539,16 @@ class Searcher:
         return times
 
     def _vector(self, text: str) -> Quantised | None:
+        """Return the vector of a question, or None if the embedder does not read the question."""
         if not self._embedder.dimensions or not text.strip():
             return None
         with self._mutex:
             if text in self._vectors:
                 self._vectors.move_to_end(text)
                 return self._vectors[text]
-        vector = quantised(embed_texts(self._embedder, [text])[0])
+        vector: Quantised | None = None
+        if reads(self._embedder, text):
+            vector = quantised(embed_texts(self._embedder, [text])[0])
         with self._mutex:
             self._vectors[text] = vector
             while len(self._vectors) > REMEMBERED:

@@ -47,7 +47,7 @@ from alveus.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest, 
 from alveus.search.embedding_worker import embed_texts
 from alveus.search.index import Quantised, SetIndex
 from alveus.search.signals import QuestionSignals, Signals, naming
-from alveus.store.items import ScoreParts
+from alveus.store.items import WORDS_ALONE, ScoreParts
 from alveus.values.dates import closeness
 from alveus.values.lazy import lists_of
 from alveus.values.lazy_dataclass import dataclass
@@ -134,6 +134,7 @@ class Ranking:
 
     Attributes:
         vector: The vector of `question.meaning`. None means a search by words only.
+        unread: Whether there is no vector because the embedder does not read the question.
         now: Microseconds since 1970, for recency and decay.
         allowed: For each set, a mask of the docs that may be found. None means all docs.
         read: For each set, the time of each doc's last read, for decay; 0 means never. None means
@@ -153,6 +154,7 @@ class Ranking:
     read: Sequence[NDArray[np.int64]] | None = None
     calibration: Calibration | None = None
     everything: bool = False
+    unread: bool = False
 
     def best(self) -> list[Scored]:
         """Return up to `limit` hits, best first. Hits of equal score are in the order of ids."""
@@ -172,6 +174,7 @@ class Ranking:
         """Return *scored* with relevance if a calibration is given, else unchanged."""
         if self.calibration is None or not scored:
             return scored
+        calibration = WORDS_ONLY if self.vector is None else self.calibration
         terms = telling_terms(self.question.terms)
         words = Bm25(self.sets, terms, self.signals, background=BACKGROUND)
         most = words.most or 1.0
@@ -182,7 +185,10 @@ class Ranking:
                 docs = np.array([scored[at].doc for at in positions], np.int32)
                 coverage, likeness = self._matches(number, words, docs)
                 named = [_named_parts(scored[at].parts, self.signals) for at in positions]
-                relevance = self.calibration.relevance(coverage / most, likeness, np.array(named))
+                relevance = calibration.relevance(coverage / most, likeness, np.array(named))
+                if self.vector is not None and (unread := self.sets[number].unread(docs)).any():
+                    alone = WORDS_ONLY.relevance(coverage / most, likeness, np.array(named))
+                    relevance = np.where(unread, alone, relevance)
                 for at, value in zip(positions, relevance.tolist(), strict=True):
                     with_relevance[at] = scored[at]._replace(relevance=value)
         return with_relevance
@@ -295,11 +301,17 @@ class Ranking:
         base = np.zeros(len(words) + 1)
         if self._meaning is None:
             base[:-1] = words
+            if self.unread:
+                return {"words": words, WORDS_ALONE: np.zeros(len(words))}, base
             return {"words": words}, base
         meaning = index.cosines(self._meaning, docs, mean=self.signals.mean)
         meaning *= self.signals.meaning
         np.add(words, meaning, out=base[:-1])
-        return {"words": words, "meaning": meaning}, base
+        parts = {"words": words, "meaning": meaning}
+        unread = index.unread(docs)
+        if unread.any():
+            parts[WORDS_ALONE] = np.where(unread, 0.0, np.nan)
+        return parts, base
 
     def _large(self, number: int, words: Bm25, unit: float, top: Docs) -> _Page:
         """Score the docs of a large set that may be among the best."""
@@ -601,8 +613,8 @@ class Calibration:
         return 1 / (1 + np.exp(-evidence))
 
 
-WORDS_ALONE = Calibration(-1.8, 8.0)
-"""The calibration of searches without vectors."""
+WORDS_ONLY = Calibration(-1.8, 8.0)
+"""The calibration of searches without vectors, and of items that the embedder does not read."""
 
 BUNDLED = {"minilm": Calibration(-4.8, 5.0, 12.0), "static": Calibration(-5.5, 6.5, 7.5)}
 
@@ -632,7 +644,7 @@ def calibration_of(embedder: Embedder) -> Calibration:
         EmbedderFailed: The embedder failed on `UNRELATED`.
     """
     if not embedder.dimensions:
-        return WORDS_ALONE
+        return WORDS_ONLY
     if embedder.name in BUNDLED:
         return BUNDLED[embedder.name]
     rows = embed_texts(embedder, list(UNRELATED)).astype(np.float64)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from dataclasses import fields as dataclass_fields
 from datetime import datetime, timedelta, tzinfo
+from math import isnan
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
@@ -132,12 +133,20 @@ class Hit:
     relevance: float | None = None
 
 
+WORDS_ALONE = "words_alone"
+"""The name of a part, always 0, of a hit whose score has no meaning in it.
+
+The embedder does not read the language of the item or of the question, or one has no text.
+"""
+
+
 class ScoreParts(Mapping[str, float]):
     """The parts of one hit's score by name, which are looked up on request.
 
     Args:
         names: Names of the parts.
-        shares: For each part, an array with a number for each hit of the search.
+        shares: For each part, an array with a number for each hit of the search; NaN for a hit
+            that does not have the part.
         at: The index of the hit in these arrays.
     """
 
@@ -151,13 +160,18 @@ class ScoreParts(Mapping[str, float]):
     def __getitem__(self, name: str) -> float:
         if name not in self._names:
             raise KeyError(name)
-        return float(self._shares[self._names.index(name)][self._at])
+        share = float(self._shares[self._names.index(name)][self._at])
+        if isnan(share):
+            raise KeyError(name)
+        return share
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        for name, shares in zip(self._names, self._shares, strict=True):
+            if not isnan(shares[self._at]):
+                yield name
 
     def __len__(self) -> int:
-        return len(self._names)
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -227,6 +241,9 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
 
     def _notes(self) -> list[str]:
         notes = search_notes(partial=self.partial, reranker_failure=self.reranker_failure)
+        if alone := sum(WORDS_ALONE in hit.parts for hit in self):
+            what = "the embedder does not read their language, or that of the question"
+            notes.append(f"{alone} of {len(self)} hits by words alone: {what}")
         return notes if self.dated is None else [*notes, f"the question means {self.dated}"]
 
     def plot(self, *, limit: int = 20) -> Figure:

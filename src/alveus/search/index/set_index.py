@@ -307,6 +307,16 @@ class SetIndex:
         """Return a mask of *docs* that have vectors: docs with a text that are not pending."""
         return self.columns["windows"][docs] > 0
 
+    def unread(self, docs: Docs | None) -> Truth:
+        """Return a mask of all docs, or of *docs*, whose text the embedder does not read.
+
+        They are neither pending nor have vectors.
+        """
+        windows, pending = self.columns["windows"], self.columns["pending"]
+        if docs is not None:
+            windows, pending = windows[docs], pending[docs]
+        return (windows == 0) & ~pending
+
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """Return for each doc the mean of its windows' vectors. Each doc must have vectors."""
         return self._vectors.centres(docs)

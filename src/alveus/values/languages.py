@@ -1,0 +1,217 @@
+"""A guess of the language of a text, from its script, its letters and its function words.
+
+Each word votes for the languages that list it. A word in another script than Latin votes for the
+languages of the script, and a letter such as "ß" for the languages that use it. The language with
+most votes is the guess, unless English or no language has as many. A text with no votes, such as a
+name or a code, has no known language, and neither has a text of two languages in equal parts.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+from alveus.values.lazy import words_of
+
+ENGLISH = "en"
+
+READ = 400
+"""Characters of a text that are read: its first ones."""
+
+CACHED_TEXTS = 1_024
+"""Most texts whose language a process caches."""
+
+CACHED_WORDS = 16_384
+"""Most words whose votes a process caches: about 2 MB. A full cache is emptied."""
+
+LONGEST_CACHED = 24
+"""Characters of the longest word whose votes are cached."""
+
+_SCRIPTS = (
+    ("el", "\u0370-\u03ff\u1f00-\u1fff"),
+    ("ru uk bg sr", "\u0400-\u052f"),
+    ("hy", "\u0530-\u058f"),
+    ("he", "\u0590-\u05ff"),
+    ("ar fa ur", "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufeff"),
+    ("hi", "\u0900-\u097f"),
+    ("bn", "\u0980-\u09ff"),
+    ("pa", "\u0a00-\u0a7f"),
+    ("gu", "\u0a80-\u0aff"),
+    ("or", "\u0b00-\u0b7f"),
+    ("ta", "\u0b80-\u0bff"),
+    ("te", "\u0c00-\u0c7f"),
+    ("kn", "\u0c80-\u0cff"),
+    ("ml", "\u0d00-\u0d7f"),
+    ("si", "\u0d80-\u0dff"),
+    ("th", "\u0e00-\u0e7f"),
+    ("lo", "\u0e80-\u0eff"),
+    ("bo", "\u0f00-\u0fff"),
+    ("my", "\u1000-\u109f"),
+    ("ka", "\u10a0-\u10ff\u1c90-\u1cbf"),
+    ("ko", "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"),
+    ("am", "\u1200-\u137f"),
+    ("km", "\u1780-\u17ff"),
+    ("mn", "\u1800-\u18af"),
+    ("zh ja", "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"),
+    ("ja", "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"),
+)
+"""The languages of each script, the most common first, and the ranges of its letters."""
+
+_UNSPACED = frozenset({"th", "lo", "bo", "my", "km", "ja", "zh ja"})
+"""Scripts without spaces between words. Two of their letters count as a word."""
+
+_OTHER = "other"
+"""The name of the votes that letters of no certain language have."""
+
+_VOTE, _HALF = 2, 1
+_FIELD = 16
+"""Bits of the votes of one language in the sum of all votes."""
+
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+_LATIN = re.compile("[A-Za-z]+")
+_LETTER = re.compile(r"[^\W\d_]")
+_NO_PROSE = re.compile(r"[/@\\_=<>{}\[\]#\d]|\w[.:]\w")
+"""Matches words of addresses, codes and names of files."""
+
+
+class _Votes(dict[str, int]):
+    """The votes of words: for each language a field of bits in one number. A cache of words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        lists = words_of(__file__)
+        letters, self._loans = lists.pop("letters"), frozenset(lists.pop("loans"))
+        self.particles = frozenset(lists.pop("particles"))
+        scripted = [code for codes, _ in _SCRIPTS for code in codes.split()]
+        latin = [code for code in lists if code not in scripted]
+        self.languages = list(dict.fromkeys([ENGLISH, _OTHER, *latin, *scripted]))
+        self._scripted = 2 + len(latin)
+        self._latin = (1 << _FIELD * self._scripted) - 1
+        self._units = {code: 1 << _FIELD * at for at, code in enumerate(self.languages)}
+        self._bytes = len(self.languages) * _FIELD // 8
+        self._words: dict[str, int] = {}
+        for code, listed in lists.items():
+            for word in listed:
+                self._words[word] = self._words.get(word, 0) + _VOTE * self._units[code]
+        self._letters: dict[str, int] = {}
+        for code, some in zip(letters[::2], letters[1::2], strict=True):
+            for letter in some:
+                self._letters[letter] = self._letters.get(letter, 0) + self._units[code]
+        self._scripts = [
+            (re.compile(f"[{ranges}]+"), self._sum(codes.split()), codes in _UNSPACED)
+            for codes, ranges in _SCRIPTS
+        ]
+
+    def _sum(self, codes: Iterable[str]) -> int:
+        return sum(self._units[code] for code in codes)
+
+    def __missing__(self, token: str) -> int:
+        votes = self._of(token)
+        if len(token) <= LONGEST_CACHED:
+            if len(self) >= CACHED_WORDS:
+                self.clear()
+            self[token] = votes
+        return votes
+
+    def _of(self, token: str) -> int:
+        if token.isascii():
+            return 0 if _NO_PROSE.search(token) else self._of_words(token, _OTHER)
+        votes = 0
+        for script, units, unspaced in self._scripts:
+            runs: list[str] = script.findall(token)
+            if runs:
+                votes += (sum(map(len, runs)) if unspaced else _VOTE * len(runs)) * units
+        if votes:
+            latin = len(_LATIN.findall(token))
+            return votes + _HALF * latin * self._units[ENGLISH] + self._of_words(token, None)
+        return 0 if _NO_PROSE.search(token) else self._of_words(token, _OTHER)
+
+    def _of_words(self, token: str, other: str | None) -> int:
+        """Return the votes that the words of *token* have by their letters and the lists.
+
+        Args:
+            other: The name of the votes of a word with accents.
+        """
+        votes = 0
+        for word in _WORD.findall(token.replace("\u2019", "'")):
+            plain = word.lower()
+            small = word == plain
+            listed = self._words.get(plain, 0)
+            votes += listed if small else listed & _ENGLISH_FIELD  # a capital may begin a name
+            if word.isascii() or plain in self._loans:
+                continue
+            weight = _VOTE if small else _HALF
+            votes += sum(weight * self._letters.get(letter, 0) for letter in set(plain))
+            if small and other is not None:
+                votes += _HALF * self._units[other]
+        return votes
+
+    def language(self, words: list[str]) -> tuple[str | None, int]:
+        """Return the language of *words* and its lead over English, in half votes."""
+        total = sum(map(self.__getitem__, words[1:]), self[words[0].lower()])
+        if not total:
+            return None, 0
+        counts = memoryview(total.to_bytes(self._bytes, "little")).cast("H").tolist()
+        others, counts[_OTHER_AT] = counts[_OTHER_AT], 0
+        english, most = counts[0], max(counts)
+        if total > self._latin and most and max(counts[self._scripted :]) == most:
+            english += _HALF * sum(word.isascii() and word.isalpha() for word in words)
+        if most > english or (most == english and most and others and most in counts[1:]):
+            return self.languages[counts.index(most, 1)], most + others - english
+        return (ENGLISH if most == counts[0] > others else None), 0
+
+
+_ENGLISH_FIELD = (1 << _FIELD) - 1
+_OTHER_AT = 1
+_FEW = 2 * _VOTE
+"""The largest lead over English that names such as "Rio de Janeiro" may make."""
+
+
+def language_of(text: str) -> str | None:
+    """Return the ISO 639-1 code of the language of *text*.
+
+    Return None if it is unknown or mixed. Names, numbers, codes and addresses have no language. The
+    guess reads the first `READ` characters.
+    """
+    return _language_of(text[:READ])
+
+
+@lru_cache(maxsize=CACHED_TEXTS)
+def _language_of(head: str) -> str | None:
+    if not head.isascii():
+        # İ in lower case is two characters, the second no letter.
+        head = unicodedata.normalize("NFC", head).replace("\u0130", "I")
+    words = (head.lower() if head.isupper() else head).split()
+    if not words:
+        return None
+    votes = _votes()
+    language, lead = votes.language(words)
+    if 0 < lead <= _FEW and not votes.particles.isdisjoint(word.lower() for word in words):
+        language, _ = votes.language(_without_particles(words, votes.particles))
+    return language
+
+
+def _without_particles(words: list[str], particles: frozenset[str]) -> list[str]:
+    """Return *words* without the particles of names, such as "de" in "Rio de Janeiro"."""
+    kept: list[str] = []
+    in_name = False
+    for at, word in enumerate(words):
+        after = words[at + 1] if at + 1 < len(words) else ""
+        opens = not at and word.lower() in _ARTICLES_OF_NAMES
+        names = after in particles or after[:1].isupper()
+        if names and (opens or (in_name and word in particles)):
+            continue
+        kept.append(word)
+        in_name = word[:1].isupper()
+    return kept or [""]
+
+
+_ARTICLES_OF_NAMES = frozenset({"el", "la", "las", "le", "les", "los", "il"})
+"""Articles that begin names, such as "Los Angeles", in languages that write nouns small."""
+
+
+@lru_cache(maxsize=1)
+def _votes() -> _Votes:
+    return _Votes()
