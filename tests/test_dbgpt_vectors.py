@@ -533,7 +533,7 @@ async def test_d36_the_newest_is_no_victim():
 
 @run
 async def test_d37_the_least_strengthened_goes_first():
-    """Both: of equally important fragments, the least strengthened leaves first, or the oldest."""
+    """Both: the least strengthened of equally important fragments leaves first, then the oldest."""
     seen = await written(enhanced(buffer_size=3), "a", "b", "a1", "d")
     assert seen[-1][1] == ["a", "a1", "d"]
 
