@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from typing import Any
 COUNTS = "COUNTS"
 
 _WORD = re.compile(r"\w+")
+_FROM = re.compile(r"^from ([\w.]+) import", re.MULTILINE)
+
+_HERE = str(Path(__file__).parent) + os.sep
 
 
 def is_scaled(module: ModuleType, test: Callable[..., Any], owner: type | None) -> bool:
@@ -24,25 +28,45 @@ def is_scaled(module: ModuleType, test: Callable[..., Any], owner: type | None) 
         return False
     if owner is not None and owner.__name__ in names:
         return True
-    return not names.isdisjoint(_WORD.findall(_source(inspect.unwrap(test))))
+    code = inspect.unwrap(test).__code__
+    return not names.isdisjoint(_words_of(code.co_filename, code.co_firstlineno))
 
 
 @functools.cache
-def _source(test: Callable[..., Any]) -> str:
-    return inspect.getsource(test)
+def _words_of(path: str, first: int) -> set[str]:
+    """Return the words of the function of a file that begins in a line."""
+    lines, _ = _parsed(path)
+    return _words_between(lines, first, _last_lines(path)[first])
+
+
+@functools.cache
+def _last_lines(path: str) -> dict[int, int]:
+    """Return the last line of each function of a file, by its first one."""
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    found = [each for each in ast.walk(_parsed(path)[1]) if isinstance(each, functions)]
+    return {_first_line(each): each.end_lineno or 0 for each in found}
+
+
+@functools.cache
+def _parsed(path: str) -> tuple[list[str], ast.Module]:
+    text = Path(path).read_text(encoding="utf-8")
+    return text.splitlines(), ast.parse(text)
 
 
 @functools.cache
 def _scaled_names(module: ModuleType) -> frozenset[str]:
     """Return what a module has by `COUNTS`: numbers, and functions and classes that look there."""
     text = Path(module.__file__ or "").read_text(encoding="utf-8")
+    if COUNTS not in text and not any(map(_scaled_names_of, _FROM.findall(text))):
+        return frozenset()  # to parse it takes longer
+    lines, tree = _parsed(module.__file__ or "")
     uses: dict[str, set[str]] = {}
     found: set[str] = set()
-    for node in ast.parse(text).body:
+    for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             found |= _imported(node)
         else:
-            uses |= dict.fromkeys(_defined(node), _words(text, node))
+            uses |= dict.fromkeys(_defined(node), _words(lines, node))
     while more := {name for name, words in uses.items() if name not in found and words & found}:
         found |= more
     return frozenset(found)
@@ -53,11 +77,15 @@ def _imported(node: ast.ImportFrom) -> set[str]:
     names = {each.name for each in node.names}
     if node.module == "scale":
         return names & {COUNTS}
-    other = sys.modules.get(node.module or "")
-    here = Path(__file__).parent
-    if other is None or not Path(getattr(other, "__file__", None) or "/").is_relative_to(here):
-        return set()
-    return names & _scaled_names(other)
+    return names & _scaled_names_of(node.module or "")
+
+
+def _scaled_names_of(name: str) -> frozenset[str]:
+    """Return what a module of tests has by `COUNTS`; any other has nothing."""
+    other = sys.modules.get(name)
+    if not (getattr(other, "__file__", None) or "/").startswith(_HERE):
+        return frozenset()
+    return _scaled_names(other)
 
 
 def _defined(node: ast.stmt) -> list[str]:
@@ -73,10 +101,17 @@ def _defined(node: ast.stmt) -> list[str]:
     return []
 
 
-def _words(text: str, node: ast.stmt) -> set[str]:
+def _words(lines: list[str], node: ast.stmt) -> set[str]:
     """Return the words of a statement, of its decorators too; of a class without its tests."""
-    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
     if not isinstance(node, ast.ClassDef):
-        return set(_WORD.findall("\n".join(text.splitlines()[first - 1 : node.end_lineno])))
+        return _words_between(lines, _first_line(node), node.end_lineno or 0)
     parts = [each for each in node.body if not getattr(each, "name", "").startswith("test")]
-    return set[str]().union(*(_words(text, each) for each in parts))
+    return set[str]().union(*(_words(lines, each) for each in parts))
+
+
+def _words_between(lines: list[str], first: int, last: int) -> set[str]:
+    return set(_WORD.findall("\n".join(lines[first - 1 : last])))
+
+
+def _first_line(node: ast.stmt) -> int:
+    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
