@@ -1081,7 +1081,60 @@ def test_a_memory_that_fits_is_shown_whole(embedder: Literal["words", "static", 
             assert fact in _texts(made, "items"), request
             assert sorted(_texts(made, "items")) == sorted(FACTS)
             assert {piece.reason for piece in _in(made, "items")} == {SHOWN_WHOLE}
-        assert sorted(_texts(ada.context("Hello"), "items")) == sorted(FACTS)
+        for courtesy in ("Hello", "Danke!", "谢谢。", "OK, thanks"):
+            made = ada.context(courtesy, budget_tokens=1_000)
+            assert _texts(made, "items") == []
+            assert "a greeting, thanks or a farewell needs no memory" in made.text
+
+
+def test_a_request_that_needs_no_memory_gets_none() -> None:
+    """Meaning decides: it is nearer to requests that need no memory than to any item."""
+    with Memory.open(embedder="minilm") as memory:
+        ada = memory.key("ada")
+        ada.add_many(FACTS)
+        for request in (
+            "What is 36 divided by 4?",
+            "Write a loop in JavaScript.",
+            "Who wrote Faust?",
+        ):
+            for made in (ada.context(request, budget_tokens=300), ada.context(request, limit=19)):
+                assert _texts(made, "items") == [], request
+                assert "(margin -0." in made.text
+        tiny = memory.key("tiny")
+        tiny.add("Is allergic to peanuts.")
+        assert _texts(tiny.context("Who wrote Faust?"), "items") == ["Is allergic to peanuts."]
+
+
+def test_lasting_items_come_first_among_what_was_said() -> None:
+    """A preference reaches the prompt among turns that share more words with the request."""
+    with Memory.open(embedder="minilm") as memory:
+        ada = memory.key("ada")
+        talk = ("We had dinner at the new place, and dinner was late.", "Dinner is at eight then.")
+        for n in range(60):
+            ada.add(f"{talk[n % 2]} Number {n}.", speaker="Bob", session="talk")
+        ada.add("I cannot stand spicy food.")
+        made = ada.context("Where shall we go for dinner?", budget_tokens=300)
+        assert "I cannot stand spicy food." in _texts(made, "items")
+        assert len(_texts(made, "items")) > 5
+
+
+def test_a_query_gets_room_by_its_margin() -> None:
+    """The nearer it is to the items, the more of the room they get, and never more than that."""
+    with Memory.open(embedder="minilm") as memory:
+        ada = memory.key("ada")
+        ada.add_many(
+            [f"Bob talked about gardens, roses and tulips, {n} times." for n in range(100)]
+        )
+        used: list[int] = []
+        for request in (
+            "Who wrote Faust?",
+            "Something with plants?",
+            "Which roses grow in gardens?",
+        ):
+            made = ada.context(request, budget_tokens=1_000)
+            used.append(sum(piece.tokens for piece in _in(made, "items")))
+        assert used[0] == 0
+        assert 0 < used[1] < 600 < used[2]
 
 
 def test_a_larger_memory_is_searched(memory: Memory) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from alveus.errors import ModelRefused
 from alveus.llm import Usage, answer_reader, answer_text, server_replies
-from alveus.search import signals
+from alveus.search import margin, signals
+from alveus.search.margin import is_courtesy
 from alveus.search.signals import QuestionSignals
 from alveus.text import statements
 from alveus.text.statements import statement
@@ -154,6 +155,15 @@ def test_each_pair_of_marks_is_around_thoughts() -> None:
     listed = words_of(answer_reader.__file__)["pairs"]
     for begin, end in zip(listed[::2], listed[1::2], strict=True):
         assert answer_text(f"{begin}a{end}said") == "said"
+
+
+def test_each_courtesy_is_read() -> None:
+    lists = lists_of(margin.__file__)
+    assert all(is_courtesy(f"{said.upper()}!") for said in lists["courtesies"] if said.isascii())
+    assert all(is_courtesy(f"{said}.") for said in lists["courtesies"])
+    assert len({*lists["courtesies"]}) == len(lists["courtesies"])
+    assert not any(is_courtesy(said) for said in ("", "hello Ada", "thanks for nothing", "zebra"))
+    assert len({*lists["self_contained"]}) == len(lists["self_contained"])
 
 
 @pytest.mark.parametrize("module", LISTED)

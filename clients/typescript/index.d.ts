@@ -159,7 +159,7 @@ export interface ContextBody {
   signals?: Signals | null;
   /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. With None, hits are not re-ranked. */
   reranker?: "as the memory was opened" | null;
-  /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave. For larger sets the least relevance is `MIN_SCORE`. */
+  /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, small sets are shown whole, and items of larger ones get as many tokens as the query seems to need; the page "Prompts" has the rules. */
   min_score?: number | null;
   /** The division of the budget among the parts. */
   shares?: {
@@ -975,7 +975,7 @@ export interface KeyContext {
   limit?: number | null;
   /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. With None, hits are not re-ranked. */
   reranker?: "as the memory was opened" | null;
-  /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave. For larger sets the least relevance is `MIN_SCORE`. */
+  /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, small sets are shown whole, and items of larger ones get as many tokens as the query seems to need; the page "Prompts" has the rules. */
   min_score?: number | null;
   /** The division of the budget among the parts. */
   shares?: {

@@ -342,8 +342,8 @@ def context_command(
     where: dict[str, Value] | None = options.WHERE,
     when: When = options.WHEN,
     min_score: float | None = options.min_score_option(
-        "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5, but a "
-        "memory that fits into a third of the budget is shown whole]",
+        "Leave out all items if the best has a lower relevance, 0 to 1.  [default: a small memory "
+        "is shown whole; of others, more is shown the more the query resembles them]",
         None,
     ),
     reranker: HttpReranker | None = options.RERANKER,

@@ -35,6 +35,7 @@ from alveus.search.embedding_worker import EmbeddingWorker, embed_texts
 from alveus.search.index import Index, Quantised, ReadValues, SetIndex, quantised
 from alveus.search.item_cache import ItemCache
 from alveus.search.large_sets import can_be_partial, part_of
+from alveus.search.margin import Margins
 from alveus.search.projection import MapPoints, map_of
 from alveus.search.ranking import Calibration, Ranking, Scored, calibration_of
 from alveus.search.signals import MAX_PARSED, MAX_TERMS, QuestionSignals, Signals, respelled
@@ -101,6 +102,7 @@ class SearchOptions:
         reranker: Orders the best hits again. None means that the hits keep their order.
         everything: Whether items without a matching word or a vector are hits too. For sets of at
             most a few thousand items.
+        margin: Whether the hits get a margin; see `alveus.search.margin`.
     """
 
     limit: int = 10
@@ -112,6 +114,7 @@ class SearchOptions:
     min_score: float | None = None
     reranker: RerankerChoice = None
     everything: bool = False
+    margin: bool = False
 
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return two times: items must be unexpired at the first and valid at the second.
@@ -239,6 +242,7 @@ class Searcher:
         self._mutex = HandleLock()
         self._checked = -1, 0
         self._calibration: Calibration | None = None
+        self._margins = Margins(embedder)
 
     @property
     def store(self) -> Store:
@@ -577,7 +581,19 @@ class Searcher:
             if item is not None and request.admits(item)  # it may have been committed meanwhile
         ]
         dated = _dated(ranked.question, request) if ranked.question.relative else None
-        return Hits(hits, partial=ranked.pending > 0, reranker_failure=failure, dated=dated)
+        return Hits(
+            hits,
+            partial=ranked.pending > 0,
+            reranker_failure=failure,
+            dated=dated,
+            margin=self._margin(ranked.scored, request) if request.options.margin else None,
+        )
+
+    def _margin(self, scored: Sequence[Scored], request: _SearchRequest) -> float | None:
+        vector, calibration = self._vector(request.query), request.calibration
+        if vector is None or calibration is None:
+            return None
+        return self._margins.margin(vector, scored, request.signals.meaning, calibration)
 
     def _reranked(
         self,

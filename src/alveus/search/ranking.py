@@ -599,12 +599,14 @@ class Calibration:
 
     Attributes:
         unrelated: Mean cosine of unrelated texts. It counts as a likeness of 0.
+        of_sentences: Whether the vectors tell sentences apart, and not only their words.
     """
 
     intercept: float
     words: float
     meaning: float = 0.0
     unrelated: float = 0.0
+    of_sentences: bool = True
 
     def relevance(self, coverage: Numbers, likeness: Numbers, named: Numbers) -> Numbers:
         """Return the relevance of each item, 0..1."""
@@ -616,7 +618,10 @@ class Calibration:
 WORDS_ONLY = Calibration(-1.8, 8.0)
 """The calibration of searches without vectors, and of items that the embedder does not read."""
 
-BUNDLED = {"minilm": Calibration(-4.8, 5.0, 12.0), "static": Calibration(-5.5, 6.5, 7.5)}
+BUNDLED = {
+    "minilm": Calibration(-4.8, 5.0, 12.0),
+    "static": Calibration(-5.5, 6.5, 7.5, of_sentences=False),
+}
 
 _LIKE_MINILM = -4.8 + 12.0 * 0.043, 5.0, 12.0 * (1 - 0.043)
 """The coefficients of minilm for likeness above that of unrelated texts (their cosine is 0.043)."""

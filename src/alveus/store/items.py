@@ -187,11 +187,14 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
             None if the re-ranker succeeded, or if none was requested.
         dated: The days that the question names by a word such as "yesterday", and the zone in which
             they are counted. None if the question names no days.
+        margin: How much nearer the query is to the items than to requests that need no memory,
+            about -1..1. None unless `context` searched, with an embedder of sentences.
     """
 
     partial: bool
     reranker_failure: str | None
     dated: str | None
+    margin: float | None
 
     def __new__(
         cls,
@@ -200,12 +203,14 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         partial: bool = False,
         reranker_failure: str | None = None,
         dated: str | None = None,
+        margin: float | None = None,
     ) -> Self:
         """Make a `Hits` of the results of a search."""
         self = super().__new__(cls, tuple(hits))
         self.partial = partial
         self.reranker_failure = reranker_failure
         self.dated = dated
+        self.margin = margin
         return self
 
     def __repr__(self) -> str:

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from alveus.errors import BudgetTooSmall
 from alveus.memory.prompt.context import Context, ContextRequest, Part, Piece, Sources
-from alveus.memory.prompt.prompt_sources import Found, PromptCandidate, PromptSources, Ref, Searched
+from alveus.memory.prompt.prompt_sources import (
+    TOO_LITTLE,
+    Found,
+    PromptCandidate,
+    PromptSources,
+    Ref,
+    Searched,
+)
 from alveus.memory.prompt.quoting import ABSENCE, BEGIN, END, OPENING, SAID, quoted
 from alveus.text.messages import Message
 from alveus.text.statements import anchor_words, statement
@@ -57,6 +64,8 @@ _REASONS: Mapping[Part, str] = {
 
 _AMONG: Mapping[Part, str] = {"recent": "among the last exchanges", "profile": "in the profile"}
 
+NO_ROOM = "there is no room for it"
+
 CUT_REASON = "; only a part is shown, since the whole is long"
 
 
@@ -81,7 +90,8 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
         "recent": conversation.exchanges,
         "items": [hit for hit in found["items"].candidates if not hit.refs & conversation.query],
     }
-    choice.make(candidates, room)
+    limits: dict[Part, int | None] = {part: one.most for part, one in found.items()}
+    choice.make(candidates, room, limits)
     unnamed = reader.unnamed_exact_values()
     absent = choice.explain_absence(found, has_unnamed=bool(unnamed))
     return choice.context([*absent, *unnamed, *conversation.left_out], found.values())
@@ -110,6 +120,7 @@ class _Choice:
         self.taken: list[PromptCandidate] = []
         self.absence = ""
         self._tokens_left: int | None = None
+        self._most: dict[Part, int] = {}  # the tokens that a part may still get
         self._most_of_one = CUT_TOKENS
         self._texts = TakenTexts()
         self._days: set[tuple[Part, str]] = set()
@@ -127,9 +138,19 @@ class _Choice:
             raise BudgetTooSmall(most, size)
         return room
 
-    def make(self, candidates: Mapping[Part, Sequence[PromptCandidate]], room: int | None) -> None:
-        """Choose the newest exchange, whole sets, a share for each part, and then the rest."""
+    def make(
+        self,
+        candidates: Mapping[Part, Sequence[PromptCandidate]],
+        room: int | None,
+        limits: Mapping[Part, int | None],
+    ) -> None:
+        """Choose the newest exchange, whole sets, a share for each part, and then the rest.
+
+        Args:
+            limits: The most tokens of a part that a search fills, or None if no limit applies.
+        """
         self.candidates, self._tokens_left = candidates, room
+        self._most = {part: most for part, most in limits.items() if most is not None}
         self._most_of_one = max(CUT_TOKENS, (room or 0) // CUT_SHARE)
         self._cut_exchanges()
         self._take("recent", self.candidates["recent"][:1], self._tokens_left)
@@ -251,7 +272,18 @@ class _Choice:
                 self._drop_repeated()
 
     def _take(self, part: Part, candidates: Sequence[PromptCandidate], most: int | None) -> int:
-        """Take candidates of a part, up to *most* tokens; return the number of tokens.
+        """Take candidates of a part, up to *most* tokens; return the number of tokens."""
+        if most is not None and part in self._most:
+            most = min(most, self._most[part])
+        used = self._taken_of(part, candidates, most)
+        if self._tokens_left is not None:
+            self._tokens_left -= used
+        if part in self._most:
+            self._most[part] -= used
+        return used
+
+    def _taken_of(self, part: Part, candidates: Sequence[PromptCandidate], most: int | None) -> int:
+        """Take candidates as `_take` does.
 
         Exchanges are taken without gaps: after the first that does not fit, no other is taken.
         """
@@ -277,8 +309,6 @@ class _Choice:
             self._texts.add(candidate)
             self._days.add((part, candidate.day))
             used += cost
-        if self._tokens_left is not None:
-            self._tokens_left -= used
         return used
 
     def _is_long(self, candidate: PromptCandidate) -> bool:
@@ -372,7 +402,8 @@ class _Choice:
         why += self._given("query", self.request.query)
         missing = [one for part in DIVIDED for one in self.candidates[part] if not one.is_taken]
         for candidate in missing[:LEFT_OUT]:
-            reason = candidate.left_out or "there is no room for it"
+            no_room = NO_ROOM if candidate.piece.part not in self._most else TOO_LITTLE
+            reason = candidate.left_out or no_room
             why.append(replace(candidate.piece, reason=reason, tokens=self.size(candidate)))
         others = left_out[: max(0, LEFT_OUT - len(missing))]
         return Context(

@@ -238,13 +238,6 @@ class Shares:
             raise InvalidInput("of the shares of a budget at least one has to be more than 0")
 
 
-MIN_SCORE = 0.5
-"""Hits of a large memory are shown only if the best hit has at least this relevance.
-
-99.6 % of answerable questions have such a hit, and 15 % of unrelated prompts (LoCoMo, minilm).
-"""
-
-
 class Sources(NamedTuple):
     """The memory of a key, from which a prompt is made.
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import chain, islice
-from math import log
+from math import ceil, inf
 from typing import Literal, TypeAlias, cast
 
 from alveus.errors import InvalidInput, NotAnObject, NotFound, Unsupported
 from alveus.facts.entities import known_facts
 from alveus.facts.fact import FACTS
-from alveus.llm.answer_reader import text_said
 from alveus.memory.blocks import BLOCKS, LIMITS
-from alveus.memory.prompt.context import (
-    ALL,
-    MIN_SCORE,
-    NEWEST,
-    ContextRequest,
-    Part,
-    Piece,
-    Sources,
-)
+from alveus.memory.prompt.context import ALL, NEWEST, ContextRequest, Part, Piece, Sources
+from alveus.memory.prompt.excerpts import head_and_tail, passages
+from alveus.memory.prompt.item_messages import messages_of, shown_message, why_not_repeated
 from alveus.memory.prompt.quoting import (
-    ANSWERED,
     CONTRADICTS,
     day_line,
     detailed_line,
@@ -39,6 +30,7 @@ from alveus.memory.prompt.quoting import (
     quoted,
     shortened,
 )
+from alveus.search.margin import is_courtesy
 from alveus.sets.writer import PageQuery
 from alveus.state import MISSING, MemoryObject
 from alveus.state.paths import dotted
@@ -47,105 +39,11 @@ from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import item_of, position_of
 from alveus.store.times import ANY_TIME, is_valid_at, valid_time
 from alveus.text.budget import Budget, Unit, units
-from alveus.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
-from alveus.text.statements import sentences
+from alveus.text.messages import MESSAGES, OBSERVATIONS, Message
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value
 from alveus.values.times import Zone
-
-CUT = "…"
-"""The mark of omitted text in an excerpt."""
-
-LONGEST_LINE = 400
-"""The most characters of a line that stays whole; a longer line is split in sentences."""
-
-HEAD = 2 / 3
-"""The share of a shortened message that its beginning gets; its end gets the rest."""
-
-Span = tuple[int, int]
-
-
-def passages(text: str, terms: frozenset[int], budget: Budget, most: int) -> str:
-    """Return the lines and sentences of *text* that match *terms* best, about *most* tokens.
-
-    The chosen parts keep their order, with `CUT` for omitted text. A term weighs more if fewer
-    parts contain it. Of parts with equal weight, the earlier is chosen first; if no part matches,
-    the beginning of *text* is returned.
-    """
-    spans, room = list(_spans(text)), _characters(text, budget, most)
-    weights = _weights([text[start:end] for start, end in spans], terms)
-    chosen = list[Span]()
-    for at in sorted(range(len(spans)), key=lambda at: (-weights[at], at)):
-        start, end = spans[at]
-        size = end - start + len(CUT) + 1
-        if size <= room:
-            chosen.append((start, end))
-            room -= size
-    return _joined(text, sorted(chosen) or _beginning(text, room))
-
-
-def head_and_tail(text: str, budget: Budget, most: int) -> str:
-    """Return *text*, or if it is longer, its first and last parts, with about *most* tokens.
-
-    The beginning of a message states its subject; the end may be a question that the next message
-    answers.
-    """
-    if budget.count(text) <= most:
-        return text
-    spans, room = list(_spans(text)), _characters(text, budget, most)
-    head = [span for span in spans if span[1] <= room * HEAD] or _beginning(text, int(room * HEAD))
-    tail = [span for span in spans if len(text) - span[0] <= room - head[-1][1]]
-    return _joined(text, [*head, *tail])
-
-
-def _characters(text: str, budget: Budget, most: int) -> int:
-    """Return the number of characters of *text* that have about *most* tokens."""
-    return int(len(text) * most / max(1, budget.count(text)))
-
-
-def _beginning(text: str, room: int) -> list[Span]:
-    """Return the span of the first words of a text, about *room* characters.
-
-    A very long word is cut.
-    """
-    space = text.rfind(" ", room // 2, room)
-    return [(0, room if space < 0 else space)]
-
-
-def _spans(text: str) -> Iterator[Span]:
-    """Yield the spans of a text's lines; of long lines, the spans of their sentences."""
-    start = 0
-    for line in text.splitlines(keepends=True):
-        if len(line) > LONGEST_LINE:
-            for sentence in sentences(line):
-                yield start + sentence.start, start + sentence.end
-        elif bare := line.strip():
-            begin = start + line.index(bare)
-            yield begin, begin + len(bare)
-        start += len(line)
-
-
-def _weights(parts: Sequence[str], terms: frozenset[int]) -> list[float]:
-    """Return the weight of each part: the sum of the weights of its *terms*.
-
-    A term weighs more if fewer parts contain it.
-    """
-    shared = [terms.intersection(words.terms(part)) for part in parts]
-    counts = Counter(term for each in shared for term in each)
-    return [sum(log(1 + len(parts) / counts[term]) for term in each) for each in shared]
-
-
-def _joined(text: str, spans: Sequence[Span]) -> str:
-    """Return parts of a text in their order, with `CUT` between parts that are not adjacent."""
-    shown, before = "", 0
-    for start, end in [*spans, (len(text), len(text))]:
-        between = text[before:start]
-        shown += f" {CUT} " if between.strip() else between
-        shown += text[start:end]
-        before = end
-    return shown.strip()
-
 
 HITS = 20
 """The most hits of a search without a budget."""
@@ -153,8 +51,30 @@ HITS = 20
 FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
 """With a budget, the limit of hits is one hit per 10 tokens, but at least 20 and at most 200."""
 
-WHOLE_SHARE = 3
-"""Sets are shown whole if their items need at most 1/3 of the available tokens."""
+WHOLE = (0.1, -inf), (1 / 3, -0.2), (1 / 2, -0.1)
+"""Sets are shown whole if their items need at most the first share of the room, and the margin of
+the query, if it has one, is at least the second number; or else by the next pair."""
+
+LASTING_SHARE = 0.3
+"""The share of the room that lasting items get before all others."""
+
+LASTING_TOKENS = 40
+"""The most tokens of a lasting item."""
+
+LASTING_LEAST = 0.05
+"""The least relevance of a lasting item, as a share of the best relevance."""
+
+RELATED = 0.03, 0.12
+"""A query with a margin below the first number gets no items but lasting ones. One with a margin
+above it by the second number may fill the room; between them, the share of the room grows evenly.
+Source: PrefEval and LoCoMo, one half; see `bench/prompting.py`."""
+
+TOO_LITTLE = "the query resembles the items too little for more of them"
+"""The reason for leaving out an item if the query gets a part of the room."""
+
+LEAST_RELEVANCE = 0.5
+"""The least relevance of the best item if the query has no margin: 99.6 % of answerable questions
+have such an item, and 15 % of unrelated ones (LoCoMo, minilm)."""
 
 PAGE = 32
 """The number of items of a conversation in the first read, which begins with the newest item."""
@@ -248,7 +168,7 @@ class PromptCandidate:
 
     def _show(self, item_messages: tuple[ItemMessages, ...]) -> None:
         self.messages = tuple(
-            _shown(message) for _, messages in item_messages for message in messages
+            shown_message(message) for _, messages in item_messages for message in messages
         )
         text = "\n".join(message.content for message in self.messages)
         self.piece = replace(self.piece, text=text)
@@ -272,13 +192,15 @@ class Found:
 
     Attributes:
         hits: The search result.
-        candidates: The hits as candidates, best first.
+        candidates: The hits as candidates, in the order in which they are to be shown.
         problem: The reason why no candidate can be shown, or "" if some can.
+        most: The most tokens that the candidates may get, or None if no limit applies.
     """
 
     hits: Hits = field(default_factory=Hits)
     candidates: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
     problem: str = ""
+    most: int | None = None
 
 
 @dataclass(slots=True)
@@ -309,7 +231,7 @@ class PromptSources:
         self._sources, self._writer, self._scope = sources, sources.writer, sources.scope
         self._request, self._zone, self._room = request, zone, room
         self._at = None if request.as_of is None else self._writer.moment_of(request.as_of)
-        self._whole_room = None if room is None else room // WHOLE_SHARE
+        self._used_whole = self._used_lasting = 0
         self._limit = request.limit or (
             HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
         )
@@ -319,8 +241,8 @@ class PromptSources:
     def search(self, part: Searched) -> Found:
         """Return the candidates that a search finds for *part*.
 
-        All searches together may show sets whole within a third of the room: a later search gets
-        the tokens that this search leaves of it.
+        All searches together may show sets whole, and lasting items, within their shares of the
+        room: a later search gets the tokens that this search leaves.
         """
         request = self._request
         scope, sets = self._scope, request.sets
@@ -330,21 +252,73 @@ class PromptSources:
             return Found()
         refs = scope if sets is ALL else [SetRef(scope, name) for name in sets]
         stored = self._count(refs)
-        none = "no item matches the query and the filters" if stored else "it holds no items yet"
-        if request.min_score is None and (self._at is not None or stored <= self._limit):
+        by_worth = request.min_score is None
+        courtesy = by_worth and is_courtesy(request.query)
+        if by_worth and (self._at is not None or stored <= self._limit):
             # One hit more than the limit shows whether more items exist.
             hits = self._hits(scope, refs, limit=self._limit + 1, everything=True)
-            candidates = self._of_hits(hits, part)
-            if len(hits) <= self._limit and self._fits(candidates):
-                for candidate in candidates:
+            found = self._of_hits(hits, part)
+            if len(hits) <= self._limit and not courtesy and self._fit_whole(found, hits.margin):
+                for candidate in found:
                     candidate.is_whole = True
-                return Found(hits, candidates, "" if candidates else none)
-        hits = self._hits(scope, refs, limit=self._limit)
-        candidates = self._of_hits(hits, part)
-        problem = self._why_withheld(hits) if hits else none
-        for candidate in candidates:
-            candidate.left_out = problem
-        return Found(hits, candidates, problem)
+                return Found(hits, found)
+        hits = self._hits(scope, refs, limit=MOST_HITS if by_worth else self._limit)
+        found = self._of_hits(hits, part)
+        if courtesy and stored:
+            return _withheld(hits, found, "a greeting, thanks or a farewell needs no memory")
+        if not found:
+            none = "no item matches the query and the filters"
+            return Found(hits, problem=none if stored else "it holds no items yet")
+        if request.min_score is None:
+            return self._by_worth(hits, found)
+        return _withheld(hits, found, _too_low(hits, request.min_score))
+
+    def _by_worth(self, hits: Hits, found: Sequence[PromptCandidate]) -> Found:
+        """Return the candidates, with as many tokens as the margin of the query is worth.
+
+        Lasting items come first: they may matter to requests that share no word with them. They are
+        in order of relevance, since neighbours and sessions say nothing about them.
+        """
+        share, problem = _share(hits)
+        lasting = sorted(filter(self._is_lasting, found), key=lambda one: -_relevance(one))
+        first = self._first(lasting) if share or (hits.margin or -1.0) >= 0 else []
+        ranked = iter(lasting)
+        found = [next(ranked) if self._is_lasting(one) else one for one in found]
+        taken = set(map(id, first))
+        others = [one for one in found[: self._limit] if id(one) not in taken]
+        del others[max(0, self._limit - len(first)) :]
+        if self._room is None:
+            limit, most = ceil(share * len(others)), None
+        else:
+            limit, most = len(others) if share else 0, int(share * self._room)
+            most = None if share == 1.0 else max(most, sum(map(self._size, first)))
+        for one in others[limit:]:
+            one.left_out = problem
+        return Found(hits, [*first, *others], "" if first or share else problem, most)
+
+    def _first(self, lasting: Sequence[PromptCandidate]) -> list[PromptCandidate]:
+        """Return the lasting items that come first, within what is left of their share."""
+        first: list[PromptCandidate] = []
+        for one in lasting:
+            if _relevance(one) < LASTING_LEAST * _relevance(lasting[0]):
+                break
+            used = self._used_lasting + self._size(one)
+            fits = self._room is None or used <= LASTING_SHARE * self._room
+            if fits and len(first) < self._limit:
+                self._used_lasting = used
+                first.append(one)
+        return first
+
+    def _is_lasting(self, one: PromptCandidate) -> bool:
+        """Return whether a candidate is a fact, or a short item that nobody said in a session."""
+        item = cast("Hit", one.hit).item
+        if item.set_name == FACTS:
+            return True
+        alone = item.speaker is None and item.session is None and item.role in (None, "user")
+        return alone and self._size(one) <= LASTING_TOKENS
+
+    def _size(self, one: PromptCandidate) -> int:
+        return self._request.budget.count(f"{one.line}\n")
 
     def _count(self, refs: Scope | Sequence[SetRef]) -> int:
         if isinstance(refs, Scope):
@@ -360,6 +334,7 @@ class PromptSources:
             limit=limit,
             everything=everything,
             min_score=None if request.min_score == 0 else 0.0,  # 0.0: compute each relevance
+            margin=request.min_score is None,
         )
         hits = self._writer.search(refs, request.query or "", options)
         return self._side_by_side(scope, hits)
@@ -387,6 +362,7 @@ class PromptSources:
             partial=hits.partial,
             reranker_failure=hits.reranker_failure,
             dated=hits.dated,
+            margin=hits.margin,
         )
 
     def _contradicting(self, ref: SetRef, ids: object) -> list[Item]:
@@ -414,32 +390,21 @@ class PromptSources:
             hit=hit and replace(hit, item=shown),
         )
 
-    def _fits(self, candidates: Sequence[PromptCandidate]) -> bool:
-        """Return whether all candidates fit into what is left of a third of the room.
+    def _fit_whole(self, found: Sequence[PromptCandidate], margin: float | None) -> bool:
+        """Return whether all candidates are to be shown, by their size and the query's margin.
 
-        If so, subtract their tokens from it.
+        If so, subtract their tokens from what later searches may show whole.
         """
-        if self._whole_room is None:
-            return True
-        budget = self._request.budget
-        lines = [candidate.line for candidate in candidates]
-        lines += {candidate.day for candidate in candidates if candidate.day}
-        size = sum(budget.count(f"{line}\n") for line in lines)
-        if size > self._whole_room:
-            return False
-        self._whole_room -= size
-        return True
-
-    def _why_withheld(self, hits: Hits) -> str:
-        """Return a sentence if the best hit is below the least relevance, so that none is shown.
-
-        Otherwise return "".
-        """
-        least = MIN_SCORE if self._request.min_score is None else self._request.min_score
-        best = max(hit.relevance or 0.0 for hit in hits)
-        if best >= least:
-            return ""
-        return f"the best item found has a relevance of {best:.2f} to the query, below {least:.2f}"
+        if not found or self._room is None:
+            return bool(found)
+        days = {one.day for one in found if one.day}
+        size = self._used_whole + sum(map(self._size, found))
+        size += sum(self._request.budget.count(f"{day}\n") for day in days)
+        for share, least in WHOLE:
+            if size <= share * self._room and (margin is None or margin >= least):
+                self._used_whole = size
+                return True
+        return False
 
     # --- blocks and profiles ------------------------------------------------------------------
 
@@ -599,6 +564,43 @@ class PromptSources:
                 yield item_of(stored)
 
 
+# --- the worth of hits ------------------------------------------------------------------------
+
+
+def _relevance(one: PromptCandidate) -> float:
+    return 0.0 if one.hit is None else one.hit.relevance or 0.0
+
+
+def _share(hits: Hits) -> tuple[float, str]:
+    """Return the share of the room that hits may fill, and why it is not the whole room."""
+    if hits.margin is None:
+        problem = _too_low(hits, LEAST_RELEVANCE)
+        return float(not problem), problem
+    least, span = RELATED
+    share = min(1.0, max(0.0, (hits.margin - least) / span))
+    if share:
+        return share, TOO_LITTLE
+    return share, (
+        "the query resembles the items no more than requests that need no memory do "
+        f"(margin {hits.margin:.2f}, and {least:.2f} is needed)"
+    )
+
+
+def _too_low(hits: Hits, least: float) -> str:
+    """Return a sentence if the best relevance is below the least one, or else an empty string."""
+    best = max(hit.relevance or 0.0 for hit in hits)
+    if best >= least:
+        return ""
+    return f"the best item found has a relevance of {best:.2f} to the query, below {least:.2f}"
+
+
+def _withheld(hits: Hits, found: list[PromptCandidate], problem: str) -> Found:
+    """Return the candidates, left out if there is a problem."""
+    for one in found:
+        one.left_out = problem
+    return Found(hits, found, problem)
+
+
 # --- items, values, messages ------------------------------------------------------------------
 
 
@@ -710,8 +712,8 @@ def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
     for item in items:
         messages: list[Message] = []
         try:
-            messages = _messages(item)
-            reason = _why_not_repeated(item, messages)
+            messages = messages_of(item)
+            reason = why_not_repeated(item, messages)
         except InvalidInput as problem:
             reason = f"it is no message: {problem}"
         if reason:
@@ -722,14 +724,6 @@ def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
             exchanges.append(_Exchange(is_closed=is_whole, is_whole=messages[0].role == "user"))
         exchanges[-1].items.append((item, messages))
     return exchanges
-
-
-def _why_not_repeated(item: Item, messages: Sequence[Message]) -> str:
-    if any(message.role == "system" for message in messages):
-        return "instructions of the past are not repeated"
-    value: object = item.value
-    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    return "its reply was rejected" if fields.get("outcome") == "rejected" else ""
 
 
 def _exchange_candidate(parts: Sequence[_Exchange], unit: Unit, rank: int) -> PromptCandidate:
@@ -751,49 +745,3 @@ def _exchange_candidate(parts: Sequence[_Exchange], unit: Unit, rank: int) -> Pr
     candidate = PromptCandidate(piece, of_items, order=unit.positions)
     candidate.show_whole()
     return candidate
-
-
-def _messages(item: Item) -> list[Message]:
-    """Return the messages of an item: two for an observation, else one.
-
-    Raises:
-        InvalidInput: The item holds no message.
-    """
-    value: object = item.value
-    if not isinstance(value, dict):
-        return [_message({"content": item.text or value}, item, "user")]
-    fields = cast("dict[str, object]", value)
-    if "query" in fields and "reply" in fields:
-        return [
-            _message(fields["query"], item, "user"),
-            _message(fields["reply"], item, "assistant"),
-        ]
-    content = fields.get("content", item.text)
-    if fields.get("url") or not isinstance(content, str):  # show the item's text, with its urls
-        content = content if item.text is None else item.text
-    return [_message({**fields, "content": content}, item, "user")]
-
-
-def _message(value: object, item: Item, role: Role) -> Message:
-    if isinstance(value, str):
-        return Message(value, role)
-    if not isinstance(value, dict):
-        raise InvalidInput(f"{value!r:.40} is none")
-    fields = cast("dict[str, object]", value)
-    stated_role = fields.get("role", item.role)
-    stated_role = "system" if stated_role == "developer" else stated_role
-    passed_on = {name: fields[name] for name in ("content", "calls", "answers") if name in fields}
-    if isinstance(passed_on.get("content"), str):
-        passed_on["content"] = text_said(stated_role or role, str(passed_on["content"]))
-    who = fields.get("name", item.speaker if stated_role not in ROLES else None)
-    message = Message.from_dict(passed_on | {"role": stated_role if stated_role in ROLES else role})
-    return (
-        replace(message, content=f"{who}: {message.content}") if isinstance(who, str) else message
-    )
-
-
-def _shown(message: Message) -> Message:
-    """Return a message as a prompt shows it; a tool's result is quoted as data."""
-    if message.role != "tool":
-        return message
-    return replace(message, content=f"{ANSWERED} {quoted(message.content)}", role="user")

@@ -1,0 +1,82 @@
+"""Does a request need the memory that is searched, or any memory at all?
+
+    margin = highest cosine of the request to an item
+             -  mean of its three highest cosines to requests that need no memory
+
+"Write a function that reverses a list." is nearer to such requests, which `margin.txt` lists, than
+to anything in a memory of preferences: its margin is negative. The margin of "Suggest a place for
+dinner." is positive in the same memory. A margin needs vectors of sentences: for `static`, whose
+vectors are means of word vectors, it says little. `bench/prompting.py` measures both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alveus.embed import Embedder
+from alveus.search.embedding_worker import embed_texts
+from alveus.search.index import Quantised
+from alveus.search.ranking import Calibration, Scored
+from alveus.values.lazy import lists_of
+
+NEAREST = 3
+"""How many of the listed requests count in a margin: those with the highest cosines."""
+
+_LISTS = lists_of(__file__)
+
+SELF_CONTAINED = tuple(_LISTS["self_contained"])
+"""Requests that need no memory, in English."""
+
+LONGEST_COURTESY = 40
+"""The most characters of a request that is compared with the listed courtesies."""
+
+
+def is_courtesy(request: str) -> bool:
+    """Return whether a request is only a greeting, thanks or a farewell, in a listed language."""
+    return len(request) <= LONGEST_COURTESY and _words(request) in _courtesies()
+
+
+@lru_cache(maxsize=1)
+def _courtesies() -> frozenset[tuple[str, ...]]:
+    return frozenset(map(_words, _LISTS["courtesies"]))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\w+", text.casefold()))
+
+
+class Margins:
+    """Computes the margins of requests for one embedder."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._rows: NDArray[np.float32] | None = None
+
+    def margin(
+        self, request: Quantised, scored: Iterable[Scored], meaning: float, calibration: Calibration
+    ) -> float | None:
+        """Return the margin of a request over the items of a search, about -1..1.
+
+        A cosine counts as its share of the range above the cosine of unrelated texts. Return None
+        if the embedder has no vectors of sentences, or if no item was compared by meaning.
+
+        Args:
+            request: The vector of the request.
+            scored: What the search found for the request.
+            meaning: The weight of meaning in that search.
+
+        Raises:
+            EmbedderFailed: The embedder failed.
+        """
+        cosines = [part / meaning for one in scored if (part := one.parts.get("meaning"))]
+        if not (cosines and calibration.of_sentences):
+            return None
+        if self._rows is None:
+            self._rows = embed_texts(self._embedder, SELF_CONTAINED)
+        near = np.sort(self._rows @ (request.whole / (request.norm or 1.0)))[-NEAREST:]
+        return (max(cosines) - float(near.mean())) / (1 - calibration.unrelated)
