@@ -353,7 +353,7 @@ class LeasedTree(Snapshot):
         """Return the node at *path*; see `ExactTree`."""
         if path in self._nodes:
             return self._nodes[path]
-        node = Snapshot.node(self, path, now)
+        node = self.ledger.node(self.scope, path, at=None, now=now)
         if node is None or node.is_lasting:
             self._cache_node(path, node)
         return node

@@ -55,7 +55,7 @@ class ExactTree(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Snapshot:
     """The tree of a scope after commit *at*. If *at* is None, each read sees the latest commit."""
 

@@ -210,7 +210,7 @@ class CommitQueue:
         planned = self._planned(group)  # if interrupted here, the next leader does the others' work
         ticket.group = group
         try:
-            for one, batch in planned.items():
+            for one, batch in planned:
                 if batch is None:
                     one.settle(None)
                 else:
@@ -221,23 +221,21 @@ class CommitQueue:
         except AlveusError as error:
             _settle(group, error)
 
-    def _planned(self, group: Sequence[CommitTicket]) -> dict[CommitTicket, Batch | None]:
+    def _planned(self, group: Sequence[CommitTicket]) -> list[tuple[CommitTicket, Batch | None]]:
         """Return the batch, or None, that a planner makes for each ticket that has a planner."""
         together: dict[JointAdds, list[CommitTicket]] = {}
         for one in group:
             if one.planner is not None:
                 together.setdefault(one.planner, []).append(one)
+        planned: list[tuple[CommitTicket, Batch | None]] = []
         if not together:
-            return {}
+            return planned
         self._planning_thread = threading.get_ident()
         try:
-            return {
-                one: batch
-                for planner, tickets in together.items()
-                for one, batch in zip(
-                    tickets, planner.batches([each.work for each in tickets]), strict=True
-                )
-            }
+            for planner, tickets in together.items():
+                batches = planner.batches([each.work for each in tickets])
+                planned += zip(tickets, batches, strict=True)
+            return planned
         finally:
             self._planning_thread = 0
 

@@ -143,5 +143,5 @@ class RamTables(ProcessBound):
             created=row.created,
             updated=row.updated,
             accessed=self._accessed.get(row.first),
-            record=replace(row.record, terms=b"", tokens=0, temporal=0, vectors=b""),
+            record=replace(row.record, time=row.time, terms=b"", tokens=0, temporal=0, vectors=b""),
         )

@@ -260,12 +260,12 @@ class SetTable:
         return last
 
     def _add(self, add: Add, draft: CommitDraft) -> ItemRow:
-        last = self.rows_of(add.set).last_version(add.record.id)
+        set_rows = self.get(add.set) or self._make(add.set, Definition(), draft)
+        last = set_rows.last_version(add.record.id)
         if last is not None and last.end_commit is None:
             if not last.expired(draft.time):
                 return self._add_existing(last, add, draft)
             draft.end(last)
-        set_rows = self.get(add.set) or self._make(add.set, Definition(), draft)
         draft.sets_added_to[add.set] = set_rows
         sources = [self._source(link) for link in add.links]
         version = 1 if last is None else last.version + 1

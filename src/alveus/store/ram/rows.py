@@ -99,6 +99,7 @@ class ItemRow:
     """One version of an item.
 
     Attributes:
+        time: The item's time. The time in `record` may be None: a record is not copied to set it.
         record: The contents, which are replaced when the vectors arrive or the expiry changes.
     """
 
@@ -150,8 +151,8 @@ class ItemRow:
 
     def bytes(self) -> int:
         """Return how many bytes the item adds to the size of its set."""
-        contents = (packed(self.record.value), self.record.text, self.record.metadata)
-        return sum(len(k.encode() if isinstance(k, str) else k) for k in contents if k is not None)
+        parts = (packed(self.record.value), self.record.text, self.record.metadata)
+        return sum([len(k.encode() if isinstance(k, str) else k) for k in parts if k is not None])
 
     def feature(self) -> Feature:
         """Return the data that search reads."""
@@ -333,7 +334,7 @@ class CommitDraft:
             created=self.time if last is None else last.created,
             updated=self.time,
             time=time,
-            record=replace(read_at(record, time), time=time),
+            record=read_at(record, time),
         )
         return self._add_version(row)
 
@@ -355,7 +356,7 @@ class CommitDraft:
             item.created,
             item.updated,
             time,
-            replace(item.record, time=time),
+            item.record,
         )
         self.row_count = max(self.row_count, item.row - (self.number << ROW_BITS) + 1)
         return self._add_version(row)

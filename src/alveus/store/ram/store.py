@@ -142,7 +142,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         check_batch(batch, len(self._journal))
         check_leases(batch, self._holder, self._alive)
         self._runs.check(batch)
-        check_base(batch, self._tree(batch.scope).head)
+        check_base(batch, 0 if batch.base is None else self._tree(batch.scope).head)
         if max(len(batch.state), len(batch.items)) >> ROW_BITS:
             raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
 

@@ -241,14 +241,14 @@ class PendingRows:
         """Write all rows; raises `Connection.taken` if an item id or an op name exists already."""
         self.key_usages.clear()  # the next statement may count for itself
         self.item_scopes.clear()
-        writes = self._item_writes() if self._items else list[Write]()
+        writes: list[Write] = self._item_writes() if self._items else []
         if self.heads:
             self.rows[MOVE_HEAD] = list(self.heads.items())
             self.heads = {}
         if self.rows:
             for row in self.rows.get(END_RUN, ()):
                 self.runs.pop(row[-1], None)
-            writes += [(sql, self.rows[sql]) for sql in _ORDER if sql in self.rows]
+            writes += [(sql, self.rows[sql]) for sql in sorted(self.rows, key=_ORDER.index)]
             self.rows = {}
             self.node_scopes.clear()
         if self._journal:
