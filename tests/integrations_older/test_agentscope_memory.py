@@ -165,6 +165,21 @@ def test_only_what_has_all_names_is_found(memory):
     asyncio.run(work())
 
 
+def test_a_message_gets_what_it_needs(memory):
+    """A small memory comes whole, though no word is shared; thanks get nothing."""
+
+    async def work():
+        ada = AlveusLongTermMemory(memory, user_name="ada")
+        facts = [f"Fact {n}: I own {n} red tents." for n in range(8)]
+        await ada.record([said(text) for text in [*facts, "I am allergic to peanuts."]])
+        found = await ada.retrieve(said("Suggest a snack."))
+        assert set(found.splitlines()) == {*facts, "I am allergic to peanuts."}
+        assert len((await ada.retrieve(said("Suggest a snack."), limit=3)).splitlines()) <= 3
+        assert await ada.retrieve(said("Thank you!")) == ""
+
+    asyncio.run(work())
+
+
 def test_a_user_an_agent_and_a_run_of_one_name_are_three(memory):
     """A user, an agent and a run share nothing; each agent keeps what all of a user hear."""
 

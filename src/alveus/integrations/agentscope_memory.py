@@ -15,7 +15,7 @@ from agentscope.message import Msg, TextBlock
 from agentscope.tool import ToolResponse
 
 from alveus.errors import AlveusError, InvalidInput, InvalidValue
-from alveus.integrations.opened import OpenedMemory, message_item
+from alveus.integrations.opened import OpenedMemory, message_item, shown_items
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
@@ -94,11 +94,28 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
     async def retrieve(
         self,
         msg: Msg | list[Msg] | None,
-        limit: int = 5,
+        limit: int | None = None,
         **_: Any,  # noqa: ANN401 - AgentScope's
     ) -> str:
-        """Return memories that answer messages, one per line, the best for each message first."""
-        return "\n".join(await self._found([_text(one) for one in _checked(msg)], limit))
+        """Return memories that messages need, one per line, the best for each message first.
+
+        A small memory is returned whole, and a message that needs no memory gets none; see
+        `KeyMemory.context`.
+
+        Args:
+            limit: The most memories for a message. By default, they need at most 1,000 tokens.
+        """
+        queries = [_text(one) for one in _checked(msg)]
+        options = {"sets": [NAME], "where": dict(self._names), "limit": limit}
+
+        def search() -> list[str]:
+            texts = dict[str, None]()
+            for query in filter(None, queries):
+                pieces = shown_items(self._key, query, options=options)
+                texts |= dict.fromkeys(piece.text for piece in pieces)
+            return list(texts)
+
+        return "\n".join(await self.awaited(search))
 
     async def record_to_memory(
         self,

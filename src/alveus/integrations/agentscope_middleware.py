@@ -54,7 +54,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
             the tools ``search_memory`` and ``add_memory``: pass `list_tools` to its toolkit.
             "both" does both.
         agent_id: The id of the agent. Each agent id has a separate set.
-        top_k: The most quoted items.
+        top_k: The most quoted items. By default, *budget_tokens* alone limits them.
         scope_search_by_agent: True to search only the agent's set, if *agent_id* is given. False
             to search all sets of the user.
         budget_tokens: The most tokens of the quotation.
@@ -68,7 +68,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         user_id: str,
         mode: Literal["static_control", "agent_control", "both"] = "both",
         agent_id: str | None = None,
-        top_k: int = 5,
+        top_k: int | None = None,
         scope_search_by_agent: bool = True,
         budget_tokens: int = 1_000,
         key: str | None = None,

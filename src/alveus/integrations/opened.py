@@ -10,6 +10,7 @@ from alveus.llm.answer_reader import text_said
 from alveus.memory.async_calls import CallExecutor
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
+from alveus.memory.prompt import Piece
 from alveus.store.items import Item, valid_item
 from alveus.text.budget import Budget
 from alveus.values.storable import ValidText, choice, valid_text
@@ -163,3 +164,16 @@ def quoted(
     )
     first = prompt.messages[0]
     return first["content"] if first["role"] == "system" else ""
+
+
+def shown_items(key: KeyMemory, query: str, *, options: Mapping[str, Any]) -> list[Piece]:
+    """Return the items that a prompt of 1,000 tokens shows for a query, best first.
+
+    Args:
+        options: Further arguments of `KeyMemory.context`.
+    """
+    budget = Budget()
+    tokens = 1_000 + budget.count(query) + budget.message_tokens
+    made = key.context(query, budget_tokens=tokens, messages=None, knowledge=None, **options)
+    items = [piece for piece in made.why if piece.shown and piece.part == "items"]
+    return sorted(items, key=lambda piece: piece.rank)
