@@ -117,7 +117,11 @@ def test_tools_that_are_given_where_they_are_named(ada):
     assert "Of 26 versions the last 20 are shown." in told
     assert told.count("\nVersion ") == 20
     ada.blocks.set("human", "Name: Ada")
-    assert "Name: Ada" in tools.call("context", {"query": "Who is she?"}).text
+    answer = tools.call("context", {"query": "Who is she?"}).text
+    assert "Name: Ada" in answer
+    assert "Who is she?" not in answer
+    nothing = memory_tools(ada, only=["context"]).call("context", {"query": "Thank you!"}).text
+    assert "Thank you!" not in nothing
 
 
 def test_an_explanation_tells_what_a_memory_was_made_from(ada):

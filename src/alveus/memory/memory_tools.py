@@ -467,7 +467,10 @@ class MemoryTools:
         ids = {
             f"{piece.set_name}/{name}" for piece in made.why if piece.shown for name in piece.ids
         }
-        return ToolAnswer(made.text, ids=sorted(ids))
+        text = made.text.removesuffix(
+            made.messages[-1]["content"]
+        ).rstrip()  # the model knows its query
+        return ToolAnswer(text, ids=sorted(ids))
 
     def _list(
         self, set: str | None = None, limit: int = 20, after: str | None = None
