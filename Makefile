@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations .newer .older neighbours browser pictures typescript .typescript flink .types .tests .no-coverage .half-1 .half-2 .coverage-of-both .full-1 .full-2 .java .pooler .chromium .axe soak steady bench docs release publish clean
+.PHONY: help demo test check test-integrations .newer .older neighbours browser pictures typescript .typescript flink .types .tests .no-coverage .half-1 .half-2 .coverage-of-both .java .pooler .chromium .axe soak steady bench docs release publish clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -65,17 +65,12 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 
 test: check .pooler  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
-	@$(MAKE) --no-print-directory --jobs=2 .full-1 .full-2
+	ALVEUS_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
 	@echo "Frameworks that need separate environments, and the environments of later stages; each prints when it is done (minutes) …"
 	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older .venv-flink/.flink .venv-neighbours/.libraries .typescript
 	@$(MAKE) --no-print-directory neighbours
 	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) browser typescript
 	@$(MAKE) --no-print-directory flink
-
-# Each worker collects all files of its run, which takes longer than half a minute with four.
-.full-1 .full-2:
-	ALVEUS_TEST_SHARE=$(@:.full-%=%)/2 ALVEUS_TEST_SCALE=full \
-	  $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 2 --dist worksteal
 
 test-integrations:  ## Frameworks and clients of others that need environments of their own
 	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older

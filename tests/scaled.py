@@ -42,9 +42,11 @@ def _words_of(path: str, first: int) -> set[str]:
 @functools.cache
 def _last_lines(path: str) -> dict[int, int]:
     """Return the last line of each function of a file, by its first one."""
-    functions = ast.FunctionDef | ast.AsyncFunctionDef
-    found = [each for each in ast.walk(_parsed(path)[1]) if isinstance(each, functions)]
-    return {_first_line(each): each.end_lineno or 0 for each in found}
+    return {
+        _first_line(each): each.end_lineno or 0
+        for each in ast.walk(_parsed(path)[1])
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 @functools.cache
