@@ -15,6 +15,8 @@ RELEASE_BIN := .venv-release/bin
 OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
 ROUNDS ?= 1
+# A package of its own: weights, which never change.
+WEIGHTS := packages/alveus-multilingual
 # What may be compiled (hatch_build.py) is compiled again when it changes.
 NATIVE := hatch_build.py $(wildcard src/alveus/values/*.c src/alveus/values/_c/*.h)
 # Python compiles what is imported, of thousands of modules that are installed.
@@ -148,9 +150,10 @@ endef
 	@$(BIN)/python $(PIP_INSTALL) -e .
 	@touch $@
 
-.venv/.dev: .venv/.made pyproject.toml constraints.txt $(NATIVE)
+.venv/.dev: .venv/.made pyproject.toml constraints.txt $(NATIVE) $(WEIGHTS)/pyproject.toml
 	@echo "Installing alveus and the tools of its tests into .venv …"
 	@$(BIN)/python $(PIP_INSTALL) 'pip>=25.1'    # the first to know --group
+	@$(BIN)/python $(PIP_INSTALL) ./$(WEIGHTS)
 	@$(BIN)/python $(PIP_INSTALL) --group dev -e '.[agent-framework,anthropic,chat,langgraph,mcp,minilm-onnx,openai,otel,plot,postgres,pydantic-ai,server]'
 	@touch .venv/.alveus $@
 

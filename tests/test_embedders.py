@@ -330,9 +330,11 @@ def test_threads_meet_at_the_first_use_of_an_embedder(make):
 
 def test_an_unknown_name_says_which_there_are():
     """Who mistypes a name reads the right ones."""
-    with pytest.raises(InvalidInput, match=r"'minilm6'.* minilm, static, words, minilm-onnx"):
+    with pytest.raises(
+        InvalidInput, match=r"'minilm6'.* minilm, static, words, minilm-onnx, multilingual"
+    ):
         open_embedder("minilm6")
-    assert [*BUNDLED] == ["minilm", "static", "words", "minilm-onnx"]
+    assert [*BUNDLED] == ["minilm", "static", "words", "minilm-onnx", "multilingual"]
 
 
 def test_an_object_that_is_no_embedder_is_refused():

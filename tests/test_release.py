@@ -236,9 +236,11 @@ def test_a_name_of_somebody_else_is_not_released(index):
     """On either index; the error says whose it is."""
     index("pip", "The pip developers")
     index("alveus", "Mallory")
+    index("alveus-multilingual", "Mallory")
     index("alveus-client", "A client of something else")
     assert [line.split(":")[0] for line in release.name_problems()] == [
         "the name 'alveus' is somebody else's",
+        "the name 'alveus-multilingual' is somebody else's",
         "the name 'alveus-client' is somebody else's",
     ]
 

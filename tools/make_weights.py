@@ -205,7 +205,9 @@ def pack(encoder: Encoder) -> Arrays:
 # --- the same model a second time, in float64, as the text book has it -----------------------
 
 
-def reference_rows(tensors: Mapping[str, Doubles], texts: Sequence[Sequence[int]]) -> Doubles:
+def reference_rows(
+    tensors: Mapping[str, Doubles], texts: Sequence[Sequence[int]], *, layers: int = LAYERS
+) -> Doubles:
     """Return the mean row of each text, not scaled to length one.
 
     Shares no code with `alveus.embed.encoder`, which is tested against it.
@@ -217,7 +219,7 @@ def reference_rows(tensors: Mapping[str, Doubles], texts: Sequence[Sequence[int]
     rows = rows + tensors["embeddings.position_embeddings.weight"][: rows.shape[1]]
     rows = rows + tensors["embeddings.token_type_embeddings.weight"][0]
     rows = reference_norm(tensors, "embeddings.LayerNorm", rows)
-    for at in range(LAYERS):
+    for at in range(layers):
         rows = reference_layer(tensors, f"encoder.layer.{at}", rows)
     return rows.mean(axis=1)
 

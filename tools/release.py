@@ -7,7 +7,7 @@
 
 The version is the one in pyproject.toml. `make release` runs the first form, `make publish` the
 last one. The packages are the source distribution, a wheel with compiled code for this kind of
-machine, and a wheel without it for all others.
+machine, a wheel without it for all others, and the wheel of the weights of `multilingual`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CHANGELOG = ROOT / "CHANGELOG.md"
+WEIGHTS = ROOT / "packages" / "alveus-multilingual"
+"""A package of its own with its own version: the weights of the embedder `multilingual`."""
 OPEN = "## [Unreleased]"
 PENDING = "not released yet"
 """What stands for the date of the first version until it is released."""
@@ -87,6 +89,15 @@ def build(folder: Path) -> tuple[Path, list[Path]]:
     return source, wheels
 
 
+def build_weights(folder: Path) -> Path:
+    """Make the wheel of the weights, which are the same in each release; return it."""
+    for old in folder.glob("alveus_multilingual-*"):
+        old.unlink()
+    _build("--wheel", "--outdir", str(folder), str(WEIGHTS))
+    (wheel,) = folder.glob("alveus_multilingual-*.whl")
+    return wheel
+
+
 def _build(*arguments: str, native: str = "off") -> None:
     command = [sys.executable, "-m", "build", "--no-isolation", *arguments]
     environment = {**os.environ, "ALVEUS_NATIVE_BUILD": native}
@@ -119,33 +130,46 @@ print(alveus.__version__, "compiled" if NATIVE else "plain")
 """
 """What a package must do in a fresh environment, with nothing but what it asks for."""
 
+USE_WEIGHTS = """
+import alveus
 
-def use(package: Path) -> str:
-    """Install a package into a fresh environment and use it there; return what that prints.
+with alveus.Memory.open(":memory:", embedder="multilingual") as memory:
+    memory.key("ada").add_many(["Ada hält Bienen hinter der Mühle.", "El tren sale a las ocho."])
+    assert "Bienen" in memory.key("ada").search("insects")[0].item.text
+print("multilingual")
+"""
+"""The same for the package of the weights, beside alveus."""
+
+
+def use(*packages: Path, program: str = USE) -> str:
+    """Install packages into a fresh environment and use them there; return what that prints.
 
     Raises:
         SystemExit: It cannot be installed, or does not work.
     """
     with tempfile.TemporaryDirectory() as folder:
-        program = str(Path(folder, "environment", "bin", "python"))
+        python = str(Path(folder, "environment", "bin", "python"))
+        install = (python, "-m", "pip", "install", "-c", str(ROOT / "constraints.txt"))
         steps = (
             (sys.executable, "-m", "venv", str(Path(folder, "environment"))),
-            (program, "-m", "pip", "install", "-c", str(ROOT / "constraints.txt"), str(package)),
-            (program, "-m", "pip", "check"),
-            (program, "-m", "alveus", "version"),
-            (program, "-c", USE),
+            (*install, *map(str, packages)),
+            (python, "-m", "pip", "check"),
+            (python, "-m", "alveus", "version"),
+            (python, "-c", program),
         )
         said = ""
         for step in steps:
             ran = _ran(*step, cwd=folder)
             if ran.returncode:
-                raise SystemExit(f"{package.name}: {step[-1]}:\n{ran.stdout}{ran.stderr}")
+                raise SystemExit(f"{packages[0].name}: {step[-1]}:\n{ran.stdout}{ran.stderr}")
             said = ran.stdout.strip()
     return said
 
 
 def publish(folder: Path, *, named: str) -> None:
     """Upload the packages of version *named* in *folder* to PyPI, under the token PYPI_TOKEN.
+
+    The weights in *folder* are uploaded first: an extra of the packages asks for them.
 
     A file that is there already is passed over, so that an upload that was cut off can be repeated.
 
@@ -169,7 +193,8 @@ def publish(folder: Path, *, named: str) -> None:
         raise SystemExit("\n".join(found))
     options = ("--non-interactive", "--disable-progress-bar", "--skip-existing")
     command = (sys.executable, "-m", "twine", "upload", *options)
-    packages = map(str, (*sources, *wheels))
+    weights = sorted(folder.glob("alveus_multilingual-*.whl"))
+    packages = map(str, (*weights, *sources, *wheels))
     ran = _ran(*command, *packages, TWINE_USERNAME="__token__", TWINE_PASSWORD=token)
     print(ran.stdout)
     if ran.returncode:
@@ -231,7 +256,7 @@ def name_problems() -> list[str]:
     """
     client = json.loads((ROOT / "clients/typescript/package.json").read_text(encoding="utf-8"))
     ours = project()["name"], project()["authors"][0]["name"]
-    found = [(*ours, python_author(ours[0]))]
+    found = [(name, ours[1], python_author(name)) for name in (ours[0], WEIGHTS.name)]
     found += [(client["name"], client["description"], npm_description(client["name"]))]
     return [
         f"the name {name!r} is somebody else's: its package says {theirs!r}, ours {mine!r}"
@@ -301,13 +326,17 @@ def main() -> None:
         return
     arguments.outdir.mkdir(exist_ok=True)
     source, wheels = build(arguments.outdir)
+    weights = build_weights(arguments.outdir)
     if found := problems(source, wheels):
         raise SystemExit("\n".join(found))
-    check = _ran(sys.executable, "-m", "twine", "check", "--strict", *map(str, (source, *wheels)))
+    made = map(str, (source, *wheels, weights))
+    check = _ran(sys.executable, "-m", "twine", "check", "--strict", *made)
     if check.returncode:
         raise SystemExit(check.stdout + check.stderr)
     for package in (source, *wheels):
         print(f"{package.name}  {package.stat().st_size / 1e6:.1f} MB  works: {use(package)}")
+    works = use(weights, wheels[0], program=USE_WEIGHTS)
+    print(f"{weights.name}  {weights.stat().st_size / 1e6:.1f} MB  works: {works}")
     if arguments.names and (taken := name_problems()):
         raise SystemExit("\n".join(taken))
     if arguments.cut:

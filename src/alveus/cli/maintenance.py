@@ -483,7 +483,9 @@ def reindex_command(
     Example: alveus reindex --embedder static
     """
     if session.embedder is None:
-        raise click.UsageError("name the new embedder: --embedder minilm, static or words")
+        raise click.UsageError(
+            "name the new embedder: --embedder minilm, multilingual, static or words"
+        )
     file = session.existing_file()
     session.name_file("using")
     last = 0

@@ -437,7 +437,8 @@ _SHARED: Mapping[str, Declared] = {
     ),
     "space": option("--space NAME", "The application's name.  [default: default]"),
     "embedder": option(
-        "--embedder NAME", "minilm, static or words. Default: the one that the space remembers."
+        "--embedder NAME",
+        "minilm, multilingual, static or words. Default: the one that the space remembers.",
     ),
     "timezone": option(
         "--timezone ZONE",

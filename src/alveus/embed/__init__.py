@@ -2,7 +2,8 @@
 
 Bundled, NumPy only: ``minilm`` (all-MiniLM-L6-v2, the default), ``static`` (a table of words made
 from it: hundreds of times faster, less sharp) and ``words`` (no meaning at all). ``minilm-onnx``
-runs the same weights by ONNX Runtime. Importing this package reads no weights; an embedder reads
+runs the same weights by ONNX Runtime; ``multilingual`` reads a hundred languages, with the weights
+of the package alveus-multilingual. Importing this package reads no weights; an embedder reads
 them when it first embeds.
 """
 
@@ -269,6 +270,7 @@ BUNDLED = {
     "static": "static.Static",
     "words": "static.Words",
     "minilm-onnx": "minilm_onnx.MiniLmOnnx",
+    "multilingual": "multilingual.Multilingual",
 }
 """The module and class of each embedder that `open_embedder` opens by name."""
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from hashlib import sha256
 from io import BytesIO
-from mmap import ACCESS_READ, mmap
+from mmap import ACCESS_READ, MADV_DONTNEED, mmap
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -27,8 +27,8 @@ NPY_HEADER_BYTES = 1024
 """More bytes than the header of any array in a weights file has."""
 
 
-def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
-    """Return the arrays of a weights file of this package, by name.
+def read_arrays(file: str, package: str = "alveus.embed") -> Mapping[str, NDArray[np.generic]]:
+    """Return the arrays of a weights file of a package, by name.
 
     The arrays are read-only and mapped from the file: processes share them, and unused parts take
     no memory. Their checksums are verified.
@@ -41,15 +41,17 @@ def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
 
     try:
         with (
-            as_file(files("alveus.embed").joinpath(file)) as path,
+            as_file(files(package).joinpath(file)) as path,
             ZipFile(path) as archive,
             path.open("rb") as opened,
         ):
             mapped = mmap(opened.fileno(), 0, access=ACCESS_READ)  # lasts as long as its arrays
             found = archive.infolist()
-            return {each.filename.removesuffix(".npy"): _array(mapped, each) for each in found}
+            arrays = {each.filename.removesuffix(".npy"): _array(mapped, each) for each in found}
+            mapped.madvise(MADV_DONTNEED)  # reading for the checksums brought all of it into memory
+            return arrays
     except (OSError, ValueError, struct.error, BadZipFile) as error:
-        raise _unreadable(file, error) from error
+        raise _unreadable(file, error, package) from error
 
 
 def _array(mapped: mmap, member: ZipInfo) -> NDArray[np.generic]:
@@ -88,8 +90,9 @@ def read_lines(file: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def _unreadable(file: str, error: Exception) -> EmbedderFailed:
-    return EmbedderFailed(f"the weights {file} cannot be read ({error}); install alveus again")
+def _unreadable(file: str, error: Exception, package: str = "alveus.embed") -> EmbedderFailed:
+    published = package.partition(".")[0].replace("_", "-")
+    return EmbedderFailed(f"the weights {file} cannot be read ({error}); install {published} again")
 
 
 def checksums(file: str) -> dict[str, str]:

@@ -120,8 +120,8 @@ class Memory:
                 ``:memory:`` for RAM only; ``http://host:port`` of an `alveus serve`.
             space: The application's name. Spaces share nothing but knowledge that both name.
             knowledge: The name of the knowledge to share, by default the name of the space.
-            embedder: "minilm" (default), "static", "words", the name of an optional embedder, or an
-                `Embedder`. The store records a space's embedder.
+            embedder: "minilm" (default), "multilingual", "static", "words", the name of another
+                optional embedder, or an `Embedder`. The store records a space's embedder.
             model: A language model for summaries. With None, summaries consist of selected
                 sentences.
             reranker: Re-ranks the hits of each search and context, unless the call passes another

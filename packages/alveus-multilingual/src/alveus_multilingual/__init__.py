@@ -1,0 +1,1 @@
+"""The weights of the embedder `multilingual` of alveus; see `alveus.embed`."""
