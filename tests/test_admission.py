@@ -839,7 +839,7 @@ def test_who_decides_what_another_has_just_decided_is_told_that_nothing_is_held(
         facts = guarded(memory, Injection())
         held = facts.add(ATTACK)
         waiting.append(held)
-        with pytest.raises(NotFound, match="nothing is held"):
+        with pytest.raises(NotFound, match="quarantine has no item"):
             decide(facts.quarantine, held)
         assert not waiting
         assert len(facts) == (other is Quarantine.release)

@@ -47,7 +47,9 @@ def test_an_agent_memory_is_a_memory() -> None:
 
 def test_the_log_of_an_agent_memory_is_a_log() -> None:
     """Or the agent would fail at its first message."""
-    with pytest.raises(InvalidInput, match="the log of an agent memory is a GptsMemory, not 5"):
+    with pytest.raises(
+        InvalidInput, match="the log of an agent must be a GptsMemory, not 5"
+    ):
         AgentMemory(gpts_memory=5)  # pyright: ignore[reportArgumentType] - what is refused
 
 
@@ -149,7 +151,7 @@ def test_a_rating_out_of_range_is_none(answer: float) -> None:
         sensory.initialize(importance_scorer=Says(answer))
         left: Any = await sensory.write(frag("a"))
         assert [f.importance for f in left.discarded_memory_fragments] == [0.5]
-        assert "is a rating of 1 to 10, not" in left.failures[0].reason
+        assert "must be a number from 1 to 10, not" in left.failures[0].reason
 
     asyncio.run(main())
 

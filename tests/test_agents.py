@@ -198,9 +198,9 @@ def test_the_name_of_an_agent(memory):
         (action, "needs the classes of its events"),
         (lambda: action(cast("Any", "input")), "subclasses of Event"),
         (lambda: action(cast("Any", outside)), r"as in @action\(InputEvent\), not <function"),
-        (lambda: action(Event), "a class of your own"),
-        (lambda: action(InputEvent)(cast("Any", 7)), "marks functions"),
-        (lambda: action(Other)(outside), "an action already"),
+        (lambda: action(Event), "define a subclass"),
+        (lambda: action(InputEvent)(cast("Any", 7)), "must mark a function"),
+        (lambda: action(Other)(outside), "already an action"),
         (lambda: action(InputEvent)(cast("Any", len)), "cannot be marked"),
     ],
 )
@@ -237,9 +237,9 @@ def test_what_is_no_agent():
     cases = [
         (Empty, "has no action"),
         (Agent("agent"), "has no action"),
-        (cast("Any", outside), "an agent is a subclass of Agent"),
+        (cast("Any", outside), "an agent must be a subclass of Agent"),
         (Needy, "cannot be made without arguments"),
-        (Agent("agent", actions=[outside, outside]), "two actions named 'outside'"),
+        (Agent("agent", actions=[outside, outside]), "two actions with the name 'outside'"),
         (Agent("agent", actions=[lambda event, ctx: None]), "not marked"),
         (Agent("agent", actions=[action(Other, Same)(plain)]), "two classes of events"),
         (marked(few), r"must take \(event, ctx\)"),
@@ -256,7 +256,7 @@ def test_what_is_no_agent():
 
 def test_a_runner_needs_a_memory_that_it_can_write(tmp_path):
     agent = Agent("agent", actions=[outside])
-    with pytest.raises(InvalidInput, match="works on a Memory"):
+    with pytest.raises(InvalidInput, match="needs a Memory"):
         LocalRunner(agent, cast("Any", tmp_path))
     with Memory.open(tmp_path / "m.db", embedder=Letters()) as memory:
         for concurrency in (0, -1, 1.5, "2"):
@@ -308,7 +308,7 @@ def test_a_condition_is_not_async():
     async def condition(event):
         return False
 
-    with pytest.raises(InvalidInput, match="plain function, not async"):
+    with pytest.raises(InvalidInput, match=r"plain function, but .* is async"):
         action(InputEvent, when=cast("Any", condition))
 
 

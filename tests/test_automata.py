@@ -349,7 +349,7 @@ def test_a_part_that_prompts_its_own_agent_is_refused(window, key, part):
     agents = []
     parts: dict[str, Any] = {"llm": lambda _: "ok", part: lambda _: agents[0].prompt("again")}
     agents.append(Automata(memory=window, key=key, **parts))
-    with pytest.raises(InvalidInput, match="cannot wait for another run of that key"):
+    with pytest.raises(InvalidInput, match="cannot wait for a later run of the same key"):
         agents[0].prompt("hi")
     assert texts(window) == []
 
@@ -379,7 +379,7 @@ def test_a_window_that_shows_no_messages_is_told_so(shown):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"llm": None}, "a model is a function"),
+        ({"llm": None}, "a model must be a function"),
         ({"memory": []}, "ContextMemory"),
         ({"encoder": "x"}, "an encoder"),
         ({"decoder": 3}, "a decoder"),
@@ -471,12 +471,12 @@ def test_several_tools_in_one_answer(own):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (call("subtract", a=1), "there is no such tool; there are add, fail"),
-        (call("add", a=1), "it takes (a: int, b: int) -> int: missing"),
+        (call("subtract", a=1), "there is no such tool; the tools are add, fail"),
+        (call("add", a=1), "its signature is (a: int, b: int) -> int: missing"),
         (call("add", a=1, b=2, c=3), "unexpected keyword argument 'c'"),
         (call("add", a=1, b="x"), "TypeError: unsupported operand"),
         (call("fail"), "ConnectionError: the line went dead"),
-        ('{"tool": "add"}', "it takes (a: int, b: int) -> int: missing"),
+        ('{"tool": "add"}', "its signature is (a: int, b: int) -> int: missing"),
     ],
 )
 def test_what_went_wrong_is_told_to_the_model(own, said, told):
@@ -518,7 +518,7 @@ def test_a_tool_that_returns_no_json_fails_the_prompt(window, key, value):
     """That is a fault of the program, which the model cannot mend."""
     model = ScriptedChat(lambda _: call("odd"))
     agent = Manifold(model, {"odd": lambda: value}, window, key=key)
-    with pytest.raises(InvalidValue, match="what tool 'odd' returned"):
+    with pytest.raises(InvalidValue, match="the result of tool 'odd'"):
         agent.prompt("go")
     assert window.observations() == []
 
@@ -614,7 +614,7 @@ def test_a_window_of_another_key_is_refused():
     """What it takes in could not be part of the run."""
     with Memory.open(embedder="words") as memory:
         window = Stream(memory=memory.key("ada"))
-        with pytest.raises(InvalidInput, match="cannot belong to runs of"):
+        with pytest.raises(InvalidInput, match="is stored in another key than"):
             Automata(lambda _: "ok", window, key=memory.key("bob"))
         Automata(lambda _: "ok", window, key=memory.key("ada"))
         with memory.key("ada").batch() as batch, pytest.raises(InvalidInput, match="the window"):

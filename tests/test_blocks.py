@@ -66,10 +66,10 @@ def test_what_is_no_edit_is_refused_and_changes_nothing(ada):
         with pytest.raises(InvalidInput, match="times, not once"):
             ada.blocks.replace("human", old, "x")
     for old in ("", None, 7):
-        with pytest.raises(InvalidInput, match="old is the text to replace"):
+        with pytest.raises(InvalidInput, match="old must be a text to replace"):
             ada.blocks.replace("human", cast("Any", old), "x")
     for text in (None, 7, b"x"):
-        with pytest.raises(InvalidInput, match="takes a text"):
+        with pytest.raises(InvalidInput, match="must be a text"):
             ada.blocks.set("human", cast("Any", text))
     for name in ("", None, 7):
         with pytest.raises(InvalidInput):

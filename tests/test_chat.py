@@ -869,7 +869,7 @@ def test_an_action_cannot_wait_for_another_exchange_of_its_conversation():
         joy, user = await table(says())
         seated.extend([joy, user])
         await joy.bind(Asking).build()
-        with pytest.raises(InvalidInput, match="cannot wait for another run"):
+        with pytest.raises(InvalidInput, match="cannot wait for a later run"):
             await asyncio.wait_for(user.initiate_chat(joy, user, "outer"), LIMIT_S)
         assert await log(joy) == []
 
@@ -1077,7 +1077,7 @@ def test_what_makes_no_conversation_is_refused():
             await user.initiate_chat("Joy", message="q")  # pyright: ignore[reportArgumentType] - what is refused
         with pytest.raises(InvalidInput, match="reviewer must be"):
             await user.initiate_chat(joy, "me", "q")  # pyright: ignore[reportArgumentType] - what is refused
-        with pytest.raises(InvalidInput, match="no model to answer"):
+        with pytest.raises(InvalidInput, match="has no model to answer"):
             await joy.initiate_chat(user, message="q")
         far = await UserProxyAgent().bind(AgentContext("far")).build()
         with pytest.raises(InvalidInput, match="'far'"):
@@ -1114,7 +1114,7 @@ def test_an_action_output_says_what_it_cannot_be_made_of():
     """An unknown field is named, and so is the one that is needed."""
     with pytest.raises(InvalidInput, match="'contents'"):
         ActionOutput.from_dict({"content": "c", "contents": 1})
-    with pytest.raises(InvalidInput, match="needs content"):
+    with pytest.raises(InvalidInput, match="needs the field 'content'"):
         ActionOutput.from_dict({})
 
 

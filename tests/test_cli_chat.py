@@ -173,7 +173,7 @@ def test_a_request_that_failed_is_kept_and_asked_again(shell: Shell) -> None:
         assert (told["answer"], told["error"]["type"]) == (None, "ModelRefused")
         again = shell(*words(server), stdin="\n/again\n")
     assert "no answer yet: Anybody?" in again.stderr
-    assert "every request has an answer" in again.stderr
+    assert "no request without an answer" in again.stderr
     assert again.stdout == "Here.\n"
     assert kept(shell) == [("user", "Anybody?"), ("assistant", "Here.")]
 
@@ -324,13 +324,13 @@ def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
     assert "/again" in found.stderr
     assert "when you said: Keep this." in found.stderr
     empty = shell("chat", "-k", "bob", *STATIC, stdin="/forget\n/again\n").stderr
-    assert "nothing was said" in empty
+    assert "there is no message to forget" in empty
     errors = shell("chat", "-k", "bob", "--json", stdin="/nonsense\n/again\n").stderr
     messages = [
         json.loads(line)["error"]["message"] for line in errors.splitlines() if line[0] == "{"
     ]
     assert messages[0] == "'/nonsense' is not a command; /help lists the commands"
-    assert messages[1] == "every request has an answer; write a new one"
+    assert messages[1] == "there is no request without an answer to repeat; write a new request"
 
 
 def test_an_answer_that_cannot_be_kept_is_told_on_a_line_of_its_own(shell: Shell) -> None:
@@ -347,11 +347,11 @@ def test_an_answer_that_cannot_be_kept_is_told_on_a_line_of_its_own(shell: Shell
 
 def test_what_cannot_be_used_is_one_sentence(shell: Shell) -> None:
     """A chat names its key and a conversation, and a prompt that has no room says so."""
-    assert "name a key" in shell("chat", code=2).stderr
+    assert "a key is needed" in shell("chat", code=2).stderr
     shell("add", "A note.", "-k", "ada", *STATIC)
     assert "is not a conversation" in shell(*words(), "--name", "default", stdin="x", code=1).stderr
     told = shell(*words(), "--budget", "1", stdin="Much too long.\n", code=1)
-    assert "smaller than the fixed part" in told.stderr
+    assert "smaller than the instructions" in told.stderr
     assert kept(shell) == [("user", "Much too long.")]
 
 
@@ -366,7 +366,7 @@ def test_what_is_learnt_is_shown_and_taken_back(shell: Shell) -> None:
         (fact,) = memory.key("ada").facts.list()
     assert (fact.text, fact.valid_to) == ("The user lives in Lisbon.", None)
     shell(*words(), stdin="/undo\n")
-    assert "could be taken back" in shell(*words(), stdin="/undo\n").stderr
+    assert "there is no learning to undo" in shell(*words(), stdin="/undo\n").stderr
 
 
 def test_facts_are_learnt_by_a_model_of_its_own(shell: Shell) -> None:

@@ -75,7 +75,7 @@ def test_a_lineage_of_knowledge_is_drawn_and_only_a_key_is_compacted(shell: Shel
     drawn = shell("lineage", "berlin", "--knowledge", "world", "-s", "facts").stdout
     assert "└─ bonn  Bonn is the capital." in drawn
     for words in (["compactions"], ["undo", "1"]):
-        assert "name a key" in shell(*words, code=2).stderr
+        assert "--key KEY" in shell(*words, code=2).stderr
     huge = shell("undo", str(10**30), "-k", "ada", code=3).stderr
     assert "has no set" in huge
 

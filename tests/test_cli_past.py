@@ -97,12 +97,12 @@ def test_prune_history_lets_go_of_the_past(path: Path) -> None:
     with Memory.open(path) as memory:
         memory.key("ada").short_term.set("late", 1)
     answer = run(path, "prune-history", "--before", "2025-02-01T00:00:00Z")
-    assert "set the clock right" in answer.stderr
+    assert "Set the clock right" in answer.stderr
     answer = run(path, "prune-history", "--before", "2025-01-13T00:00:00Z")
     assert answer.stdout.strip() == "removed 2 versions"
     refused = run(path, "diff", "3", "-k", "ada")
     assert refused.exit_code == 1
-    assert "its history is complete from commit 5 on" in refused.stderr
+    assert "its history begins at commit 5" in refused.stderr
 
 
 @action(InputEvent)

@@ -98,7 +98,7 @@ def test_ids_of_lines_are_event_ids(shell, tmp_path):
     assert "'a'" in shell(*words, other, code=1).stderr
     twice = [{"key": "ada", "value": 3, "id": "b"}, {"key": "ada", "value": 4, "id": "b"}]
     said = shell(*words, write(tmp_path, *twice, name="twice.jsonl"), code=1).stderr
-    assert "twice.jsonl:2: the id 'b' is that of line 1" in said
+    assert "twice.jsonl:2: line 1 has the same id 'b'" in said
     assert count(shell, "ada") == 2
 
 
@@ -135,9 +135,9 @@ def test_outputs_go_to_a_file(shell, tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b'{"key": "ada"}', "has no 'value'"),
-        (b'{"value": 1}', "has no 'key'"),
-        (b'{"key": "ada", "value": 1, "event_id": "x"}', "has a field 'event_id'"),
+        (b'{"key": "ada"}', "has no field 'value'"),
+        (b'{"value": 1}', "has no field 'key'"),
+        (b'{"key": "ada", "value": 1, "event_id": "x"}', "has an unknown field 'event_id'"),
         (b'{"key": 1, "value": 1}', "a key"),
         (b'{"key": "", "value": 1}', "a key"),
         (b'{"key": "ada", "value": 1, "id": 7}', "an event id"),
@@ -173,7 +173,7 @@ def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, 
         return told
 
     monkeypatch.chdir(tmp_path)
-    assert "nope.py: there is no such file" in said("nope.py:Counter")
+    assert "there is no file nope.py" in said("nope.py:Counter")
     assert "its agents: Counter, Next, Slow, Idle" in said(f"{AGENT}Count")
     assert "has no action" in said(f"{AGENT}Idle")
     assert "not <module 'json'" in said(f"{AGENT}json")
@@ -190,7 +190,7 @@ def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, 
     assert "broken.py:5 raised GeneratorExit" in said("broken:A", "\n" * 4 + "raise GeneratorExit")
     makes = "import alveus\n\nclass A(alveus.Agent):\n    def __init__(self):\n        exit(3)\n"
     assert "cannot be made" in said(broken, makes)
-    assert "no Agent is in it" in said(broken, "x = 1\n")
+    assert "it has no Agent" in said(broken, "x = 1\n")
     assert "A cannot be made: " in said(
         broken,
         "from alveus import Agent\nclass A(Agent):\n    def __init__(self):\n        1 / 0\n",
@@ -426,7 +426,7 @@ def test_recover_says_what_is_left(parked):
     assert "no run of agent 'Nobody' and key 'bob' is kept" in nobody.stderr
     parked("runs", "retry", "--all", "--agent", "Counter", "--key", "bob")
     said = parked("recover", f"{AGENT}Counter", code=1)
-    assert "1 of them are parked, 1 wait" in said.stderr
+    assert "runs parked: 1, waiting: 1" in said.stderr
 
 
 def test_a_run_is_given_up(parked):

@@ -74,8 +74,8 @@ REFUSED: dict[str, Callable[[Memory], object]] = {
     ),
     "reranker=": lambda m: m.key("ada").search("x", reranker=Backwards()),
     "Budget(counter=…)": lambda m: m.key("ada").context("x", budget_tokens=Budget(9, counter=len)),
-    "compaction by a strategy": lambda m: m.key("ada").set("s", compaction=own_plan),
-    "admission by a rule": lambda m: m.key("ada").set("s", admission=[own_rule]),
+    "compaction by a custom strategy": lambda m: m.key("ada").set("s", compaction=own_plan),
+    "admission by a custom rule": lambda m: m.key("ada").set("s", admission=[own_rule]),
     "its store": lambda m: m.key("ada").blocks.history("human"),
 }
 

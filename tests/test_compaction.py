@@ -184,7 +184,7 @@ def test_l5_a_plan_that_names_a_stranger_changes_nothing(memory: Memory) -> None
 
     notes = memory.key("ada").set("n", capacity=3, compaction=plan, execution="sync")
     ids = [notes.add(text) for text in numbered(3)]
-    with pytest.raises(InvalidPlan, match="'nobody', which is no item"):
+    with pytest.raises(InvalidPlan, match="'nobody', which is not in the set"):
         notes.add("one more")
     assert [item.id for item in notes.list()] == ids
     assert notes.compactions() == []
@@ -305,7 +305,7 @@ def test_a_failure_leaves_the_set_and_is_told(
         notes.add_many(numbered(12))
         assert ram.settle(LIMIT_S)
     assert texts(notes.list()) == numbered(12)
-    assert "the set is as it was: StrategyFailed" in caplog.text
+    assert "the set is unchanged: StrategyFailed" in caplog.text
 
 
 # --- a process of its own ---------------------------------------------------------------------

@@ -87,7 +87,7 @@ def test_a_strategy_without_a_name_says_so_elsewhere(tmp_path: Path) -> None:
         assert notes.compact() is not None
     with Memory.open(path, embedder="static") as memory:
         notes = memory.key("ada").set("n")
-        with pytest.raises(StrategyFailed, match="no name that other processes could import"):
+        with pytest.raises(StrategyFailed, match="no name that this process can import"):
             notes.compact()
         assert len(notes) == 2
 

@@ -68,7 +68,7 @@ def test_filters_leave_items_of_their_metadata(memory: Memory) -> None:
 def test_metadata_in_the_place_of_ids_is_refused(memory: Memory) -> None:
     """Later versions of Flink Agents take metadata second; its names are no ids."""
     notes = LongTermMemory(memory.key("ada")).get_memory_set("notes")
-    with pytest.raises(InvalidInput, match="ids must be a list, one for each item, not"):
+    with pytest.raises(InvalidInput, match="ids must be a list, an entry per item, not"):
         notes.add("Ships on Monday.", {"category": "work"})  # pyright: ignore[reportArgumentType] - wrong on purpose
     assert notes.size == 0
 
@@ -129,7 +129,7 @@ def test_ids_and_metadata_are_one_each(memory: Memory) -> None:
     notes = LongTermMemory(memory.key("ada")).get_or_create_memory_set("n", str)
     assert notes.add(["a", "b"], ids=["1", "2"], metadatas={"topic": "x"}) == ["1", "2"]
     assert [dict(i.additional_metadata) for i in notes.get()] == [{"topic": "x"}] * 2
-    with pytest.raises(InvalidInput, match="one each"):
+    with pytest.raises(InvalidInput, match="pass one for each"):
         notes.add(["a", "b"], ids=["1"])
 
 
@@ -140,7 +140,7 @@ def test_a_set_may_be_made_again_with_another_type(memory: Memory) -> None:
     long_term.delete_memory_set("h")
     again = long_term.create_memory_set("h", ChatMessage)
     assert again.item_type is ChatMessage
-    with pytest.raises(InvalidValue, match="str given, but the set holds ChatMessage"):
+    with pytest.raises(InvalidValue, match="the set holds ChatMessage, not str"):
         again.add("c")
     again.add(ChatMessage("user", "d"))
     assert [item.value for item in again.get()] == [ChatMessage("user", "d")]

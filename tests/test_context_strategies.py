@@ -523,7 +523,7 @@ def test_links_to_the_forgotten_lead_nowhere(linked, memory):
     assert shown(linked, "A") == [*"AZ", "A"]
     assert linked.links(a) == {}
     for call in (linked.link, linked.unlink):
-        with pytest.raises(NotFound, match="holds no observation"):
+        with pytest.raises(NotFound, match="has no observation"):
             call(a, b)
     with pytest.raises(NotFound):
         linked.links(b)

@@ -128,7 +128,7 @@ def test_a_damaged_file_is_not_copied_as_if_it_were_sound(sound: Sound, path: Pa
     ):
         memory.backup(copy)
     assert not copy.exists()
-    with pytest.raises(StoreDamaged, match="nothing here can mend"):
+    with pytest.raises(StoreDamaged, match="repair cannot correct"):
         Memory.repair(path)
     with pytest.raises(StoreDamaged) as error:
         Memory.restore(path.with_name("new.db"), path)

@@ -339,7 +339,7 @@ def test_an_unknown_name_says_which_there_are():
 
 def test_an_object_that_is_no_embedder_is_refused():
     """It is said what an embedder needs."""
-    with pytest.raises(InvalidInput, match="int is not an embedder: it needs name"):
+    with pytest.raises(InvalidInput, match="int is not an embedder; it needs name"):
         open_embedder(384)  # pyright: ignore[reportArgumentType] - the mistake is the test
 
 
@@ -398,12 +398,12 @@ def test_windows_of_ones_own_are_used():
         (Custom, lambda texts: 1 / 0, "raised ZeroDivisionError"),
         (Custom, lambda texts: [[1, 0], [1]], "raised ValueError"),
         (Custom, lambda texts: 5, r"shape \(\) instead"),
-        (Custom, lambda texts: [[1, 0]] * 3, "answered 2 texts with 3"),
+        (Custom, lambda texts: [[1, 0]] * 3, "returned 3 for 2 texts"),
         (Custom, lambda texts: [[1, 0, 0]] * 2, r"shape \(2, 3\) instead of rows of 2 numbers"),
         (Custom, lambda texts: [1, 0], r"shape \(2,\) instead"),
         (Custom, lambda texts: [[3, 4]] * 2, "length 5; divide"),
         (Custom, lambda texts: [[math.nan, 0]] * 2, "length nan"),
-        (Windowed, lambda texts: [np.eye(2)], "answered 2 texts with 1"),
+        (Windowed, lambda texts: [np.eye(2)], "returned 1 for 2 texts"),
         (Windowed, lambda texts: [np.eye(2)[:0]] * 2, "0 windows for a text"),
         (Windowed, lambda texts: [np.ones((33, 2)) / math.sqrt(2)] * 2, "33 windows for a text"),
     ],
@@ -506,7 +506,7 @@ def test_an_embedder_without_dimensions_has_no_bytes():
 @pytest.mark.parametrize(("blob", "dimensions"), [(b"abc", 2), (b"a", 0), (b"", -1)])
 def test_torn_bytes_are_refused(blob, dimensions):
     """Bytes that are not whole rows are damage, not vectors."""
-    with pytest.raises(InvalidInput, match="not rows of"):
+    with pytest.raises(InvalidInput, match="cannot be divided into vectors of"):
         dequantise(blob, dimensions)
 
 
@@ -544,7 +544,7 @@ def test_only_a_finite_row_is_packed(vector):
 )
 def test_bytes_without_a_scale_are_refused(blob):
     """Too few, or a scale that is NaN, infinite or negative."""
-    with pytest.raises(InvalidInput, match="no vector with a scale"):
+    with pytest.raises(InvalidInput, match="not a vector with a scale"):
         unpack_vector(blob)
 
 

@@ -603,7 +603,7 @@ def test_a_reference_counts_from_the_root(m):
     assert cursor[ref] == 7
     assert cursor.get_object(MemoryRef.create(m.kind, "a")).get("b.c") == 7
     assert cursor.get(MemoryRef.create(m.kind, "")) == m
-    assert "use ref.path" in unchanged(m, InvalidPath, lambda: cursor.set(ref, 1))
+    assert "pass ref.path" in unchanged(m, InvalidPath, lambda: cursor.set(ref, 1))
 
 
 @pytest.mark.parametrize("kind", list(MemoryKind))
@@ -1264,7 +1264,7 @@ def test_the_past_can_be_read_and_not_written():
         lambda: past.get("a").clear(),
         lambda: past.once("k"),
     ):
-        assert "as it was after commit 2" in unchanged(past, StoreReadOnly, write)
+        assert "as of commit 2" in unchanged(past, StoreReadOnly, write)
     m.set("restored", past.get("a"))
     assert m.to_dict() == {"a": {"b": 2}, "restored": {"b": 1}}
 

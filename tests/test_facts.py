@@ -584,7 +584,9 @@ def test_a_history_with_notes_that_nobody_could_read_is_refused(
     lines[at] = json.dumps({**told, "value": {**told["value"], **wrong}})
     (tmp_path / "wrong.jsonl").write_text("\n".join(lines), encoding="utf-8")
     with Memory.open(embedder="words") as other:
-        with pytest.raises(InvalidInput, match=rf"wrong\.jsonl:{at + 1}: .*no note of learning"):
+        with pytest.raises(
+            InvalidInput, match=rf"wrong\.jsonl:{at + 1}: .*not a record of learning"
+        ):
             import_file(other, tmp_path / "wrong.jsonl")
         assert list(other.keys()) == []
 
@@ -742,7 +744,7 @@ def test_undo_takes_back_a_learning_as_one_step(ada: KeyMemory) -> None:
     assert [(one.text, one.valid_to, one.replaced_by) for one in after] == [
         (one.text, one.valid_to, one.replaced_by) for one in before
     ]
-    with pytest.raises(NotFound, match="undone before"):
+    with pytest.raises(NotFound, match="already undone"):
         ada.facts.undo(moved)
     back = learnt(ada, "Ada is not in Lisbon.", "takes_back")
     assert texts(ada) == ["Bob likes tea."]

@@ -417,7 +417,7 @@ def test_a_file_that_is_written_to_while_it_is_read_as_one_at_rest_is_told(path:
     with Memory.open(path) as memory:
         memory.key("ada").add("y")
         memory.shrink()
-    with pytest.raises(StoreBusy, match="written to while it was read"):
+    with pytest.raises(StoreBusy, match="changed while it was read"):
         reading.__exit__(None, None, None)
     assert store.stats().items == 2
     store.close()
@@ -684,7 +684,7 @@ def test_files_on_a_network_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["/proc/app.db", "/proc/self/app.db", "/sys/app.db"])
 def test_what_shows_the_kernel_is_refused(place: str) -> None:
     """There is no such thing as a file of one's own: said so, and what to do."""
-    with pytest.raises(Unsupported, match=r"app\.db lies on \w+, which .* put the store on a disk"):
+    with pytest.raises(Unsupported, match=r"app\.db is on \w+, which .* put the store on a disk"):
         Memory.open(place)
 
 

@@ -335,7 +335,7 @@ def test_j19_digests_of_arguments():
 
 
 @pytest.mark.parametrize(
-    ("reconcile", "says"), [(1, "must be callable"), (lambda needed: needed, "takes no arguments")]
+    ("reconcile", "says"), [(1, "must be a function"), (lambda needed: needed, "take no arguments")]
 )
 def test_j20_what_a_reconciler_is(reconcile, says):
     with pytest.raises(TypeError, match=says):

@@ -384,9 +384,9 @@ def test_keys_of_any_type_stay_apart_and_come_back(key):
         ("nonsense", "a line of JSON"),
         ('{"key": "a", "value": 1}', "no 'id'"),
         ('{"value": 1, "id": "a"}', "no 'key'"),
-        ('{"key": "a", "value": 1, "id": null}', "needs an id"),
+        ('{"key": "a", "value": 1, "id": null}', "the id of an input"),
         ('{"key": "", "value": 1, "id": "a"}', "a key"),
-        ('{"key": [], "value": 1, "id": "a"}', "a key is a str"),
+        ('{"key": [], "value": 1, "id": "a"}', "a key must be a str"),
         ('{"key": "a", "value": 1, "id": ""}', "an event id"),
         ('{"key": "a", "value": 1, "id": "b", "event": "E"}', "a dict of its fields"),
         (("a", object(), "b"), "cannot be stored"),
@@ -418,8 +418,8 @@ def test_parts_of_records_are_taken_by_functions():
         ({"mode": "fast"}, "mode must be"),
         ({"interval_s": 0}, "interval_s must be"),
         ({"parallelism": 0}, "parallelism must be"),
-        ({"overrides": {"python.execution-mode": "process"}}, "loses timers"),
-        ({"overrides": {"a": 1}}, "texts by name"),
+        ({"overrides": {"python.execution-mode": "process"}}, "can lose timers"),
+        ({"overrides": {"a": 1}}, "a text with a name"),
         ({"hot_for": timedelta(0)}, "hot_for must be"),
         ({"concurrency": 0}, "concurrency must be"),
     ],
@@ -461,12 +461,12 @@ def test_an_agent_travels_by_its_name_where_it_has_one(tmp_path):
     assert files_of(AGENT) == []  # it is in a package
     assert folders_of(AGENT) == [str(Path(__file__).parent.parent)]
     assert reference_to(Pair()).endswith("test_flink_state:Pair")
-    with pytest.raises(InvalidInput, match="into a variable of a module"):
+    with pytest.raises(InvalidInput, match="to a variable at the top of a module"):
         reference_to(Pair(2))
     nameless = Agent("nameless", actions=[first, second])
-    with pytest.raises(InvalidInput, match="into a variable of a module"):
+    with pytest.raises(InvalidInput, match="to a variable at the top of a module"):
         reference_to(nameless)
-    with pytest.raises(InvalidInput, match="is no agent"):
+    with pytest.raises(InvalidInput, match="is not an agent"):
         FlinkJob("json:dumps", "memory.db").load_agent()
 
 

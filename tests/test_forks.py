@@ -776,7 +776,7 @@ def test_an_open_memory_is_not_sent(
         mine += asyncio.run(opened_and_closed())
         for one in mine:
             for way in (sent, copy.deepcopy):
-                with pytest.raises(NotPicklable, match="open it there"):
+                with pytest.raises(NotPicklable, match="open it in the other process"):
                     way(one)
 
 

@@ -450,7 +450,7 @@ def test_a_history_that_was_cut_off_is_refused(tmp_path):
     clock = Clock()
     with lived(":memory:", clock) as memory, opened(":memory:", clock) as other:
         found = list(history_lines(memory))
-        with pytest.raises(InvalidInput, match="breaks off"):
+        with pytest.raises(InvalidInput, match="is incomplete"):
             brought(other, found[:-1])
         with pytest.raises(InvalidInput, match="a line is missing"):
             brought(other, [line for line in found if '"commit":3,' not in line])

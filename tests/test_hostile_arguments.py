@@ -192,7 +192,7 @@ def paths(folder: Path) -> dict[str, object]:
         "NUL": f"{folder}/a\0b",
         "a url with a NUL": "sqlite:///a\0b",
         "surrogate": f"{folder}/a\ud800",
-        "no UTF-8": f"{folder}/a\udcff",
+        "not valid UTF-8": f"{folder}/a\udcff",
         "a long name": folder / ("n" * 300),
         "a long path": f"{folder}/" + "n/" * 4_000,
         "a folder": folder / "folder",
@@ -269,7 +269,7 @@ def test_what_cannot_be_called_is_told_no_progress(tmp_path: Path, way: str) -> 
     """It is refused before the work begins, of which there may be much, or none."""
     with Memory.open(tmp_path / "store.db", embedder="words") as memory:
         for progress in (5, "x", np.array([1, 2])):
-            with pytest.raises(InvalidInput, match="progress is a function of"):
+            with pytest.raises(InvalidInput, match="progress must be a function of"):
                 TELLING[way](memory, progress)
         assert (memory.key("a").facts.list(), memory.key("a").sets()) == ([], [])
 

@@ -331,7 +331,7 @@ def test_the_branch_that_a_chat_shows_is_imported(memory):
         (exported(id=None), 'has an "id"'),
         (exported(current_node="gone"), "no message 'gone'"),
         (exported(current_node=None), "its 2 branches"),
-        (exported(mapping={"n-7": {"parent": "n-7"}}), "in a circle"),
+        (exported(mapping={"n-7": {"parent": "n-7"}}), "form a circle"),
         (exported(mapping={"n-7": {"parent": 7}}), "no message 7"),
     ],
 )
@@ -596,7 +596,7 @@ def test_who_said_it_and_in_which_run_is_kept(memory):
 def test_what_is_twice_in_a_file_is_one_item(memory):
     """The answers for a user and for an agent overlap: exactly alike is skipped, else refused."""
     found = bring(memory, lines(remembered(1), remembered(2), remembered(1)))
-    assert found.skipped == {"is there twice, exactly alike": 1}
+    assert found.skipped == {"is there twice with the same contents": 1}
     assert len(items(memory)) == 2
     changed = remembered(1, memory="Another fact.")
     with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: 'm-1' was there before, on line 1,"):
@@ -857,7 +857,7 @@ def test_entities_are_items(memory, file):
 
 def test_a_format_that_cannot_be_told_is_not_guessed():
     """None that fits, or more than one, is an error with the names to choose from."""
-    with pytest.raises(InvalidInput, match="no format is recognised") as raised:
+    with pytest.raises(InvalidInput, match="the format is unknown") as raised:
         layout_of(lines({"what": 1}))
     assert all(name in str(raised.value) for name in LAYOUTS)
     assert "alveus import --help shows" in str(raised.value)
@@ -868,7 +868,7 @@ def test_a_format_that_cannot_be_told_is_not_guessed():
 
 def test_a_target_is_needed():
     """Only our own export, plain items and memories of mem0 name their keys."""
-    with pytest.raises(InvalidInput, match="names no keys"):
+    with pytest.raises(InvalidInput, match="has no keys"):
         survey(lines(*SAID), "chat", None)
 
 
@@ -889,9 +889,9 @@ def test_a_record_without_its_key_is_named(memory):
 @pytest.mark.parametrize(
     ("layout", "record", "problem"),
     [
-        ("items", {"text": 7}, 'an item has a "text"'),
-        ("items", {"value": {"a": 1}}, 'an item has a "text"'),
-        ("items", {"text": "x", "a": 1, "metadata": {"a": 2}}, "'a' is also in the metadata"),
+        ("items", {"text": 7}, 'an item needs a "text"'),
+        ("items", {"value": {"a": 1}}, 'an item needs a "text"'),
+        ("items", {"text": "x", "a": 1, "metadata": {"a": 2}}, "'a' has another value in"),
         ("items", {"text": "x", "expire_at": "soon"}, "field 'expire_at': the"),
         ("items", {"text": "x", "importance": 2}, "importance must be"),
         ("items", {"text": "x", "id": ""}, "an item's id"),
@@ -901,14 +901,14 @@ def test_a_record_without_its_key_is_named(memory):
         ("chat", {"messages": ["hi"]}, "list of objects"),
         ("chat", {"role": "user", "content": "x", "time": "2025-02-05T12:00:00"}, "no zone"),
         ("locomo", {"conversation": {"session_1": []}}, "sample_id"),
-        ("locomo", {"sample_id": 1}, 'no "conversation"'),
+        ("locomo", {"sample_id": 1}, 'needs a "conversation"'),
         ("chat", {"role": "user", "content": "x", "timestamp": "noon"}, "field 'timestamp': the"),
         ("chat", {"role": "user", "content": "x", "timestamp": 1e300}, "out of range"),
         ("locomo", sample(session_2_date_time=None), "session_2 of 'conv-1': turn 'D2:1' has no t"),
         ("locomo", sample(session_2_date_time=True), "session_2 of 'conv-1': the time True"),
-        ("locomo", sample(session_2=[{"dia_id": "1", "speaker": "I"}]), "a turn has a text"),
-        ("mem0", {"id": "m", "memory": 7}, 'an "id" and a "memory"'),
-        ("mem0", {"memory": "x"}, 'an "id" and a "memory"'),
+        ("locomo", sample(session_2=[{"dia_id": "1", "speaker": "I"}]), "a turn needs a text"),
+        ("mem0", {"id": "m", "memory": 7}, 'needs an "id"'),
+        ("mem0", {"memory": "x"}, 'needs an "id"'),
         ("mem0", {"id": "m", "memory": "x", "metadata": [1]}, "metadata"),
         ("langgraph", {"namespace": [1], "key": "k", "value": {}}, "list of texts"),
         ("langgraph", {"namespace": ["a"], "key": "k", "value": 1}, "is an object"),
@@ -933,23 +933,23 @@ def test_a_record_that_cannot_be_used_is_named(layout, record, problem):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b'[{"a": 1},\n {"b" 2}]', r"^f:2:7: this is not JSON .*delimiter"),
+        (b'[{"a": 1},\n {"b" 2}]', r"^f:2:7: the file is not JSON .*delimiter"),
         (b'[{"a": 1}\n {"b": 2}]', r"^f:2:2: ',' should be here, not '{'"),
-        (b'[{"a": 1},\n', r"^f:2:1: this is not JSON"),
+        (b'[{"a": 1},\n', r"^f:2:1: the file is not JSON"),
         (b'[{"a": 1}', r"^f:1:10: ',' should be here, but the file ends"),
         (b'[{"a": 1}, 7]', r"^f:1: record 2 is no object: 7"),
         (b'{"results": [7]\n}', r"^f:1: record 1 is no object: 7"),
         (b'[{"results": [7]}]', r"^f:1: record 1 is no object: 7"),
-        (b"7", r"^f:1:1: this is neither a list nor an object"),
-        (b"{7: 1}", r"^f:1:3: the name of a field is a text, not 7"),
-        (b'[{"a": "\xff"}]', r"^f:1: this is not UTF-8"),
-        (b'{"a":\n' + b"[" * 200_000, r"^f:2:1: something is nested too deeply"),
+        (b"7", r"^f:1:1: the file must be a list or an object"),
+        (b"{7: 1}", r"^f:1:3: the name of a field must be a text, not 7"),
+        (b'[{"a": "\xff"}]', r"^f:1: the file is not UTF-8"),
+        (b'{"a":\n' + b"[" * 200_000, r"^f:2:1: the file is nested too deeply"),
         (b'[{"a": 1,\n "a": 2}]', r"^f:1:2: .*the field 'a' is there twice"),
         (b'{"a": 1,\n "a": 2}', r"^f:2:6: the field 'a' is there twice"),
         (b'{"b": 1}\n{"c": {"a": 1, "a": 2}}\n', r"^f:2: .*the field 'a' is there twice"),
         (b'{"b": 1}\n{"c": "d', r"^f:2: is not JSON .*\(Unterminated string .* at character 7\)"),
         (b"\x1f\x8b\x08", r"^f is compressed; unpack it"),
-        (b"SQLite format 3\0...", r"^f is an SQLite file; name the file itself"),
+        (b"SQLite format 3\0...", r"^f is an SQLite file; pass its path"),
     ],
 )
 def test_a_broken_document_is_named(text, problem):
@@ -982,7 +982,7 @@ def test_a_pipe_is_named(tmp_path):
 @pytest.mark.parametrize("text", [b"", b"[]", b" [ ]\n", b'{"results": []}'])
 def test_a_file_with_nothing_in_it_is_named(text):
     """Nothing to import is not success."""
-    with pytest.raises(InvalidInput, match=r"^f: there is nothing to import"):
+    with pytest.raises(InvalidInput, match=r"^f has no records to import"):
         layout_of(Source("f", io.BytesIO(text)))
 
 

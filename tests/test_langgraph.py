@@ -329,7 +329,7 @@ def test_the_puts_of_a_batch_are_one_commit():
         assert results == [None, [], None, None]
         assert store.memory.stats().store.commits == before + 1
         assert told(asyncio.run(store.aget(("a",), "1"))) == (("a",), "1", {"n": 3})
-        with pytest.raises(InvalidFilter, match=r"filter\['n'\]\['\$like'\] is no operator"):
+        with pytest.raises(InvalidFilter, match=r"filter\['n'\]\['\$like'\] is not an operator"):
             store.search(("a",), filter={"n": {"$like": 1}})
         with pytest.raises(InvalidNamespaceError):
             store.put(("a.b",), "1", {"n": 1})

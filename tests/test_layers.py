@@ -120,7 +120,7 @@ def test_a_layer_says_where_it_is(memory):
 
 def test_what_is_no_key_is_refused(memory):
     """A whole memory is a likely mistake; the error says what to pass."""
-    with pytest.raises(InvalidInput, match=r"use memory.key"):
+    with pytest.raises(InvalidInput, match=r"pass memory.key"):
         ShortTermMemory(memory=memory)
     name: Any = "ada"
     with pytest.raises(InvalidInput, match="not in 'ada'"):
@@ -186,7 +186,7 @@ async def test_long_term_memory_is_of_all_conversations(memory):
 @run
 async def test_layers_of_a_hybrid_are_in_one_place(memory):
     """A move between layers is one commit, which two places cannot share."""
-    with pytest.raises(InvalidInput, match="the memory of one key"):
+    with pytest.raises(InvalidInput, match="stored in one key"):
         HybridMemory(
             short_term_memory=ShortTermMemory(memory=memory.key("ada")),
             long_term_memory=LongTermMemory(memory=memory.key("bob")),
@@ -194,7 +194,7 @@ async def test_layers_of_a_hybrid_are_in_one_place(memory):
     both: Any = ShortTermMemory()
     with pytest.raises(InvalidInput, match="in one set"):
         HybridMemory(sensory_memory=both, short_term_memory=both)
-    with pytest.raises(InvalidInput, match="they are the same"):
+    with pytest.raises(InvalidInput, match="not both"):
         LongTermMemory(memory=memory.key("ada"), vector_store=memory.key("ada"))
     long = LongTermMemory(vector_store=memory.key("ada"))
     shared = HybridMemory(short_term_memory=ShortTermMemory(), long_term_memory=long)
@@ -813,12 +813,12 @@ async def test_embeddings_that_raise_anything_lose_nothing(memory):
 async def test_bad_calls_are_refused(memory):
     """Marks, thresholds and operations that mean nothing are errors."""
     long, maybe = LongTermMemory(memory=memory.key("ada")), cast("Any", "maybe")
-    with pytest.raises(InvalidInput, match="a mark is"):
+    with pytest.raises(InvalidInput, match="a mark must be"):
         await long.mark([1], maybe)
-    with pytest.raises(InvalidInput, match="strengthens short-term memory"):
+    with pytest.raises(InvalidInput, match="write them to short-term memory"):
         await SensoryMemory().write(frag("a"), op=WriteOperation.RETRIEVAL)
     short = Nearness(lambda texts: [[1.0]])
-    with pytest.raises(EmbedderFailed, match="not with one vector of finite numbers each"):
+    with pytest.raises(EmbedderFailed, match="one vector of finite numbers for each"):
         short.vectors(["a", "b"])
     words_only = EnhancedShortTermMemory(memory=memory.key("ada"))
     with pytest.raises(InvalidInput, match="has no vectors"):

@@ -367,7 +367,7 @@ def test_another_text_under_a_known_id_is_named(memory):
         assert asyncio.run(made.write(frag("tea", memory_id=1))) is None
         for name in (1, "1"):
             left: Any = asyncio.run(made.write(frag("cake", memory_id=name)))
-            assert "has its id" in left.dropped[0].reason
+            assert "its id belongs to" in left.dropped[0].reason
         assert held(made) == ["tea"]
 
 

@@ -23,7 +23,7 @@ NODES = {
     "2": {"parent": "1", "message": {"id": "2", "author": {"role": 7}, "content": {}}},
 }
 FILES: dict[str, tuple[Any, list[Any], str]] = {
-    "items": ("items", [{"text": "Tea."}, {"text": 5}], "2: an item has"),
+    "items": ("items", [{"text": "Tea."}, {"text": 5}], "2: an item needs"),
     "items that are no JSON": ("items", [{"text": "Tea."}, "{"], "2: is not JSON"),
     "items that are no objects": ("items", [{"text": "Tea."}, [7]], "2: is JSON, but not an obj"),
     "items of one id": (
@@ -31,7 +31,7 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
         [{"id": "a", "text": "Tea."}, {"id": "a", "text": "x"}],
         "2: 'a' was there before",
     ),
-    "chat": ("chat", [{"role": "user", "content": "Tea."}, {"role": "user"}], "2: a message has"),
+    "chat": ("chat", [{"role": "user", "content": "Tea."}, {"role": "user"}], "2: a message needs"),
     "a conversation": (
         "chat",
         [{"id": "c", "messages": [{"role": "user", "content": "Tea."}, 7, {"role": 1}]}],
@@ -46,7 +46,7 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
             "session_1": [{"speaker": "Ada", "dia_id": "1", "text": "Tea."}, 7], "session_2": 7}}],
         "1: (turn 2 of session_1|session_2 )",
     ),
-    "mem0": ("mem0", [{"id": "1", "memory": "Tea."}, {"id": "2", "memory": 5}], "2: a memory has"),
+    "mem0": ("mem0", [{"id": "1", "memory": "Tea."}, {"id": "2", "memory": 5}], "2: a memory"),
     "langgraph": (
         "langgraph",
         [{"namespace": ["a"], "key": "k", "value": {"text": "Tea."}}, {"namespace": [], "key": 1}],
@@ -59,7 +59,7 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
             {"type": "entity", "name": "Ada", "entityType": "", "observations": ["Wine."]},
             {"type": "entity", "name": 5, "entityType": "", "observations": []},
         ],
-        "(2: 'Ada' was there before|3: the name of an entity)",
+        "(2: 'Ada' is also|3: the name of an entity)",
     ),
     "alveus": (
         "alveus",

@@ -466,7 +466,7 @@ def test_what_will_not_pass_is_refused_at_once(serve, status, error, says):
         (ChatReply(body=b'{"choices": [{"message": {"content": "\\ud83d"}}]}'), "surrogate"),
         (ChatReply(None), "no text"),
         (ChatReply(""), "no text"),
-        (ChatReply("", finish="length"), "before it said anything"),
+        (ChatReply("", finish="length"), "without a text"),
     ],
 )
 def test_an_answer_that_is_none_is_invalid(serve, reply, says):
@@ -487,10 +487,10 @@ def test_an_answer_that_is_none_is_invalid(serve, reply, says):
         (ChatReply(body=b"<html>", kind="text/html; charset=utf-8"), "text/html, not JSON"),
         (ChatReply(body=b"<html>", kind="sk-x " * 9), "of no known type, not JSON"),
         (ChatReply(body=b"[1, 2]"), "not an object"),
-        (ChatReply(body=b"{}"), "without choices"),
-        (ChatReply(body=b'{"choices": []}'), "without choices"),
-        (ChatReply(body=b'{"choices": {"0": 1}}'), "without choices"),
-        (ChatReply(body=b'{"choices": [3]}'), "without choices"),
+        (ChatReply(body=b"{}"), "has no choices"),
+        (ChatReply(body=b'{"choices": []}'), "has no choices"),
+        (ChatReply(body=b'{"choices": {"0": 1}}'), "has no choices"),
+        (ChatReply(body=b'{"choices": [3]}'), "has no choices"),
     ],
 )
 def test_a_body_that_is_no_answer_is_a_server_out_of_reach(serve, reply, says):
@@ -642,12 +642,12 @@ def test_no_error_of_a_body_tells_what_it_said(serve):
 def test_nothing_is_needed_until_the_first_call(monkeypatch: pytest.MonkeyPatch):
     """A program that never asks needs no key, no package and no network."""
     chat = OpenAIChat("small")
-    with pytest.raises(ModelMissing, match=r"OPENAI_API_KEY.*ScriptedChat works without"):
+    with pytest.raises(ModelMissing, match=r"OPENAI_API_KEY.*For tests.*use ScriptedChat"):
         chat.complete(SAID)
     with pytest.raises(ModelMissing):
         next(chat.stream(SAID))
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-    with pytest.raises(ModelMissing, match="end of line") as raised:
+    with pytest.raises(ModelMissing, match="a line end") as raised:
         chat.complete(SAID)
     assert KEY not in str(raised.value)
     with ChatServer(["found"]) as server, chat:
@@ -659,7 +659,7 @@ def test_nothing_is_needed_until_the_first_call(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     """The extra is named, and what works without it."""
     monkeypatch.setattr("alveus.llm.openai_chat.find_spec", lambda name: None)
-    with pytest.raises(ModelMissing, match=r"alveus\[openai\].*ScriptedChat works without"):
+    with pytest.raises(ModelMissing, match=r"alveus\[openai\].*For tests.*use ScriptedChat"):
         OpenAIChat("small", api_key=KEY).complete(SAID)
 
 

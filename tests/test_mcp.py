@@ -315,7 +315,7 @@ def test_mistakes_are_told_and_change_nothing(memory, era):
                 "must be a date such as 2026-05-03": ("remember", {"text": "x", "when": "soon"}),
                 "recall shows the ids": ("correct", {"id": "x", "text": "x"}),
                 "no memory 'y'": ("explain", {"id": "y"}),
-                "without after begins with the newest": ("list", {"after": "x"}),
+                "leave out `after`": ("list", {"after": "x"}),
                 "there is no set 'x'; there are": ("list", {"set": "x"}),
                 "'limit' must be at most 50, not <an int of": (
                     "recall",
@@ -718,7 +718,7 @@ def test_a_request_whose_body_does_not_come_is_refused(memory, caplog):
     asyncio.run(app(scope, receive, send))
     assert (coming, caplog.records) == ([], [])
     assert sent[0]["status"] == 400
-    assert "did not come as a whole; nothing was done" in str(sent[1]["body"])
+    assert "did not arrive completely; nothing was done" in str(sent[1]["body"])
 
 
 async def call_while_it_ends(url, key):
@@ -770,10 +770,10 @@ def test_a_call_that_was_begun_is_answered_when_a_signal_comes(memory, monkeypat
     ("words", "says"),
     [
         (("--http", "--host", "0.0.0.0"), "alveus token new"),  # noqa: S104 - it is refused
-        (("--tokens", "none.json"), "--tokens is for --http"),
+        (("--tokens", "none.json"), "--tokens needs --http"),
         (("--http", "--tokens", "none.json"), "no file of tokens"),
         (("--http", "--port", "1", "--host", "nowhere.invalid"), "no tokens"),
-        (("--read-only",), "no memory here"),
+        (("--read-only",), "there is no memory"),
         (("--embedder", "nonsense"), "nonsense"),
     ],
 )

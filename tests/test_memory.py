@@ -469,7 +469,7 @@ def test_a_class_that_is_opened_says_so(
     kind: Any, passed: tuple[object, ...], named: dict[str, str]
 ) -> None:
     """Whoever constructs a memory in place of opening it is told the call, whatever was passed."""
-    said = f"{kind.__name__}(…) opens nothing; write "
+    said = f"{kind.__name__}(…) does not open a memory; write "
     with pytest.raises(TypeError) as told:
         kind(*passed, **named)
     assert str(told.value).startswith(said)

@@ -623,7 +623,7 @@ def test_what_cannot_be_meant_is_refused(ram):
         ram.subscribe(print, kinds=[InputEvent])
     with pytest.raises(InvalidInput, match="function"):
         ram.subscribe("print")
-    with pytest.raises(TypeError, match="one of the kinds"):
+    with pytest.raises(TypeError, match="must be of a subclass"):
         MemoryEvent({})
     with pytest.raises(TypeError, match="must be a dict"):
         ShortTermWriteEvent(None)  # pyright: ignore[reportArgumentType] - the law

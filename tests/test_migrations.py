@@ -214,7 +214,7 @@ def test_who_only_reads_does_not_migrate(tmp_path: Path, monkeypatch, expected: 
     with Memory.open(path, mode="ro") as memory:
         calls: list[Callable[[], object]] = [memory.stats, memory.key("ada").list]
         for call in calls:
-            says = f"has schema {BEFORE}, this alveus needs {AFTER}; run: alveus upgrade"
+            says = f"has schema {BEFORE}, but alveus needs {AFTER}; run: alveus upgrade"
             with pytest.raises(StoreTooOld, match=says):
                 call()
         memory.backup(tmp_path / "backup.db")

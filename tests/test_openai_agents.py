@@ -164,7 +164,7 @@ def test_what_is_no_list_of_items_is_refused(tmp_path, wrong):
     async def add():
         session = AlveusSession("trip", tmp_path / "app.db")
         try:
-            with pytest.raises(InvalidInput, match="add_items takes a list of items, each a dict"):
+            with pytest.raises(InvalidInput, match=r"add_items\(\) needs a list of dicts"):
                 await session.add_items(wrong)
             assert await session.get_items() == []
         finally:
@@ -220,8 +220,8 @@ def test_settings_of_a_session_may_be_a_dict(tmp_path):
     [
         ({"limt": 1}, "no field 'limt'; its fields are: limit"),
         ({"limit": "many"}, "limit"),
-        (7, "is a SessionSettings, not 7"),
-        ([("limit", 1)], "is a SessionSettings"),
+        (7, "must be a SessionSettings, not 7"),
+        ([("limit", 1)], "must be a SessionSettings"),
     ],
 )
 def test_what_are_no_settings_of_a_session_is_refused(memory, settings, says):

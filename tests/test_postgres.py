@@ -154,7 +154,7 @@ def test_a_schema_is_no_word_that_the_server_keeps():
         query = "SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T')"
         words = [word for (word,) in connection.execute(query)]
     for word in (*words, "plpgsql", "pg_agents"):
-        with pytest.raises(InvalidInput, match="keeps for itself"):
+        with pytest.raises(InvalidInput, match="is reserved by"):
             ServerLocation.of(f"postgresql://host/db?schema={word}")
 
 
@@ -234,7 +234,7 @@ def test_a_url_that_libpq_does_not_know_says_what_is_wrong():
 
 def test_a_memory_that_is_not_there_is_not_made_to_be_read(url, raw):
     """Nothing is left behind either."""
-    with pytest.raises(NotAStore, match="open it writable once"):
+    with pytest.raises(NotAStore, match="open it once without"):
         Memory.open(url, mode="ro")
     found = raw.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema_of(url),))
     assert found.fetchone() is None

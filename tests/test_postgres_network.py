@@ -326,7 +326,7 @@ def test_a_refused_wait_for_the_disk_is_told_as_that(once, monkeypatch):
     store, _ = once
     write(store, add("first"))
     monkeypatch.setattr(database, "FLUSH", "SELECT 1 / 0")
-    with pytest.raises(Unavailable, match="was made, but the server did not wait for its disk"):
+    with pytest.raises(Unavailable, match="was made, but the server did not confirm"):
         write(store, add("second"))
     assert len(store.page(NOTES)) == 2
 

@@ -220,8 +220,8 @@ def test_only_the_owner_grants(theirs, url, guest, shell):
     with pytest.raises(InvalidInput, match="no role 'nobody'"):
         store.grant("nobody", space="mine")
     store.close()
-    assert "only a server has users" in shell("--db", "x.db", "grants", code=1).stderr
-    assert "only a server has users" in shell("grant", guest, code=1).stderr
+    assert "users exist only on a server" in shell("--db", "x.db", "grants", code=1).stderr
+    assert "users exist only on a server" in shell("grant", guest, code=1).stderr
 
 
 def test_what_is_revoked_while_open_is_gone(theirs, url, guest):

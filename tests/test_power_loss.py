@@ -88,7 +88,7 @@ def test_a_restore_that_is_cut_short_is_undone_at_the_next_opening(folder) -> No
                 NotAStore,
                 StoreDamaged,
             ) as error:  # the second: it was being made
-                told += "was cut short; open the store once without mode='ro'" in str(error)
+                told += "was interrupted; open the store once without mode='ro'" in str(error)
             with closing(SqliteStore.open(path)) as store:
                 assert store.problems() == []
     assert told

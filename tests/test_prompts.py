@@ -693,7 +693,7 @@ def test_what_stands_below_a_name_that_says_so_is_masked_whole(
 
 def test_exact_takes_no_empty_path(memory: Memory) -> None:
     """A variable that is not set must not show everything."""
-    with pytest.raises(InvalidInput, match="exact='' names no path"):
+    with pytest.raises(InvalidInput, match="exact='' is not a path"):
         memory.context("what?", key="ada", exact="")
 
 

@@ -186,7 +186,7 @@ def test_reflecting_on_demand(memory):
     assert made is not None
     assert made.reply.content.content == "A"
     assert window.reflect() is None
-    with pytest.raises(InvalidInput, match="give it reflection="):
+    with pytest.raises(InvalidInput, match="open it with reflection="):
         Stream(memory=memory.key("bob")).reflect()
 
 

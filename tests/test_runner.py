@@ -260,7 +260,7 @@ def test_a_runner_of_a_key_is_one_of_its_memory():
             assert [one.handle("bob", "x"), other.handle("bob", "x")] == [(0,), (1,)]
         with (
             memory.key("ada").batch() as batch,
-            pytest.raises(InvalidInput, match="works on a Memory"),
+            pytest.raises(InvalidInput, match="needs a Memory"),
         ):
             LocalRunner(AGENT, batch)  # pyright: ignore[reportArgumentType] - what is refused
 

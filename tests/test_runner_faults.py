@@ -98,7 +98,7 @@ def test_a_durable_call_that_could_not_be_made_is_refused(memory, setting):
     def work(event, ctx):
         with pytest.raises(InvalidInput):
             ctx.durable.using(**setting)
-        with pytest.raises(InvalidInput, match="calls a function, not 3"):
+        with pytest.raises(InvalidInput, match="must be given a function, not 3"):
             ctx.durable(3)
         assert "call it with a function" in repr(ctx.durable)
         ctx.send_event(OutputEvent("refused"))
@@ -136,7 +136,7 @@ def test_outputs_refuse_what_makes_no_sense_when_they_are_asked_for(memory, aske
 
 def test_map_and_serve_refuse_what_makes_no_sense(memory):
     with LocalRunner(ECHO, memory) as runner:
-        with pytest.raises(InvalidInput, match="map takes inputs"):
+        with pytest.raises(InvalidInput, match="needs inputs, pairs"):
             runner.map(3)  # pyright: ignore[reportCallIssue, reportArgumentType] - wrong on purpose
         with pytest.raises(InvalidInput, match=r"must be a threading\.Event"):
             runner.serve(stop=3)  # pyright: ignore[reportArgumentType] - wrong on purpose
@@ -348,7 +348,7 @@ def test_an_action_is_told_at_once_that_it_holds_its_key(memory, way, is_async):
 
     what = elsewhere if way == "thread" and is_async else change
     told = of_itself(memory, what, is_async=is_async)
-    assert "is held by the action" in told
+    assert "action that makes this call holds" in told
     assert "use ctx.short_term_memory" in told
     assert memory.key("ada").short_term.get("a") is None
 

@@ -282,7 +282,7 @@ def test_a_position_of_another_store_is_refused(served):
     for headers, query in (({"Last-Event-ID": "2"}, {}), ({}, {"after": 2})):
         status, told = served.client().ask("GET", "/v1/events", None, headers, **query)
         assert (status, told["error"]["type"]) == (404, "NotFound")
-        assert "there is no commit 2, the last one is 1" in told["error"]["message"]
+        assert "no commit 2 in this store, whose last commit is 1" in told["error"]["message"]
 
 
 def test_events_come_once_whenever_the_server_is_killed(tmp_path):

@@ -596,13 +596,13 @@ def test_what_is_not_served_is_refused_by_name(served):
     assert listed(served, ada) == ["One."]
     for wrong in ("nothing", "m%2F1", "WzFd", "WyIiLCIiLCIiXQ", "%C3%A4"):
         for place in (f"{ONE}/{wrong}/", f"{ONE}/{wrong}/history/"):
-            assert "is no id of a memory" in refused("GET", place)
+            assert "is not the id of a memory" in refused("GET", place)
     for gone in (NOBODYS, NOBODYS.upper(), Mem0Location("ada", "default", "x").packed):
         assert served.ask("GET", f"{ONE}/{gone}/")[0] == 404
         assert served.ask("GET", f"{ONE}/{gone}/history/")[0] == 404
     for method, path in UNSERVED:
         body, query = ({}, {}) if method == "POST" else (None, {"fields": "x"})
-        assert "is not served" in refused(method, path, body, **query)
+        assert "is not supported" in refused(method, path, body, **query)
 
 
 def test_its_key_is_a_token_with_its_scope(tmp_path):

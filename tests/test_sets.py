@@ -109,7 +109,7 @@ def test_a_page_follows_an_item_that_has_gone(ada: KeyMemory) -> None:
     assert texts(ada.list(after=ids[2])) == ["n3", "n4", "n5"]
     assert texts(ada.list(after=ids[2], newest_first=True)) == ["n1", "n0"]
     ada.forget(ids[2:3])
-    with pytest.raises(NotFound, match="to go on after"):
+    with pytest.raises(NotFound, match="to list after"):
         ada.list(after=ids[2])
 
 
@@ -204,7 +204,7 @@ def test_an_update_based_on_an_old_version_is_refused(ada: KeyMemory) -> None:
 
 def test_a_retention_ends_within_a_thousand_years(ada: KeyMemory) -> None:
     """As a time to live does: no store counts further."""
-    with pytest.raises(InvalidInput, match="up to 1,000 years"):
+    with pytest.raises(InvalidInput, match="at most 1,000 years"):
         ada.set("notes", retention=timedelta.max)
     ada.set("notes", retention=timedelta(days=365_250)).add("kept")
 

@@ -163,7 +163,7 @@ def test_one_call_adds_sources_and_what_is_made_of_them(memory: Memory) -> None:
     """In this order, in one call and in one batch."""
     notes = memory.key("ada").set("n")
     first, last = Item("one", id="1"), Item("two", id="2", sources=("1",))
-    with pytest.raises(NotFound, match="add that first"):
+    with pytest.raises(NotFound, match="add that item first"):
         notes.add_many([last, first])
     notes.add_many([first, last])
     assert texts(notes.sources("2")) == ["one"]
@@ -174,8 +174,8 @@ def test_one_call_adds_sources_and_what_is_made_of_them(memory: Memory) -> None:
 
 
 BAD: dict[str, tuple[object, type[Exception], str]] = {
-    "nobody": (("a", "nobody"), NotFound, "'nobody', which is no item of set 'n'"),
-    "of another key": (("his",), NotFound, "'his', which is no item of"),
+    "nobody": (("a", "nobody"), NotFound, "'nobody', which is not an item of set 'n'"),
+    "of another key": (("his",), NotFound, "'his', which is not an item of"),
     "itself": (("made",), InvalidInput, "names itself"),
     "in two sets": (("twice",), InvalidInput, "which the sets 'x', 'y' have"),
     "a text": ("a", InvalidInput, "must be a tuple of ids"),

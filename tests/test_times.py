@@ -70,7 +70,7 @@ def test_the_past_of_exact_memory_is_read_only(memory: Memory, ada: KeyMemory, c
             past.clear,
             lambda past=past: past.once("key"),
         ):
-            with pytest.raises(StoreReadOnly, match="as it was after commit 1; write to"):
+            with pytest.raises(StoreReadOnly, match="as of commit 1 cannot be changed; write to"):
                 write_it()
     assert ada.short_term.at(START + HOUR).get("profile.city") == "Porto"
     assert ada.short_term.at(one).at(START + HOUR).get("profile.city") == "Porto"
@@ -342,10 +342,10 @@ def test_an_expired_item_is_in_no_read_of_the_present(
 @pytest.mark.parametrize(
     ("ttl", "says"),
     [
-        (60, "ttl: 60 is no span of time with a unit"),
-        ("60", "ttl: '60' is no span of time with a unit"),
-        ("0s", "ttl: '0s' is no span of time above zero"),
-        (timedelta(minutes=-1), "ttl: -1 day, 23:59:00 is no span of time above zero"),
+        (60, "ttl: 60 must be a duration with a unit"),
+        ("60", "ttl: '60' must be a duration with a unit"),
+        ("0s", "ttl: '0s' must be a duration above zero"),
+        (timedelta(minutes=-1), "ttl: -1 day, 23:59:00 must be a duration above zero"),
     ],
 )
 def test_a_ttl_that_is_no_span_is_told_why(ada: KeyMemory, ttl, says) -> None:
@@ -556,7 +556,7 @@ def test_a_fact_can_be_superseded_from_another_moment_on(ada: KeyMemory) -> None
     ada.add("one", id="1", valid_from=START)
     assert ada.supersede("1", "two", at=START + DAY, new_id="2") == "2"
     assert [item.id for item in ada.recent()] == ["1"]
-    with pytest.raises(InvalidInput, match="begins to hold"):
+    with pytest.raises(InvalidInput, match="becomes valid"):
         ada.supersede("2", "x", at=START)
     with pytest.raises(InvalidInput, match="ended to hold"):
         ada.supersede("1", "x", at=START + 2 * DAY)

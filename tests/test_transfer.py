@@ -448,7 +448,7 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         ({"type": "set", "key": "a", "set": "s", "capacity": 0}, "capacity"),
         ({"type": "set", "key": "a", "set": "s", "compaction": "zip"}, "compaction"),
         ({"type": "set", "key": "a", "set": "s", "signals": 1}, "signals"),
-        ({"type": "set", "key": "a", "set": "s", "signals": {"x": 1}}, "unknown signals"),
+        ({"type": "set", "key": "a", "set": "s", "signals": {"x": 1}}, "there are no signals"),
         ({"type": "set", "key": None, "set": "s", "capacity": 1}, "knowledge"),
         ({"type": "set", "key": "a", "set": "s", "item_type": ""}, "item_type"),
         ({"type": "set", "key": "a", "set": "s", "retention": 0}, "retention"),
@@ -465,11 +465,11 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         ({"type": "value", "key": "a", "path": ["x"]}, "has a"),
         ({"type": "object", "key": "a", "path": ["x"], "value": 1}, "has none"),
         ({"type": "value", "key": None, "path": ["x"], "value": 1}, "key"),
-        ({"role": 1, "content": "x"}, "which is a text"),
-        (conversation(turns=[{"id": "1", "speaker": "I", "text": 5}]), "a turn has a text"),
+        ({"role": 1, "content": "x"}, "needs a text as"),
+        (conversation(turns=[{"id": "1", "speaker": "I", "text": 5}]), "a turn needs a text"),
         (conversation(turns=[7]), "list of objects"),
-        (conversation(date="7:42 pm on 31 February, 2025"), "no such time"),
-        (conversation(date=None), "its session has no date"),
+        (conversation(date="7:42 pm on 31 February, 2025"), "does not exist"),
+        (conversation(date=None), "its session needs a date"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(line, problem):
@@ -507,7 +507,7 @@ def test_bytes_that_are_not_utf8_are_named(memory):
 
 def test_an_empty_file_is_said_to_be_empty():
     """Nothing to import is not success."""
-    with pytest.raises(InvalidInput, match="nothing to import"):
+    with pytest.raises(InvalidInput, match="no records to import"):
         layout_of(source("", " "))
 
 
@@ -521,7 +521,7 @@ def test_times_need_a_zone():
 
 def test_what_a_file_is_has_to_be_told():
     """A file is not guessed at."""
-    with pytest.raises(InvalidInput, match="no format is recognised"):
+    with pytest.raises(InvalidInput, match="the format is unknown"):
         layout_of(source({"role": "user"}))
 
 

@@ -241,7 +241,7 @@ def test_names_of_a_users_json_are_theirs() -> None:
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1" * 400 + ".5"])
 def test_a_users_number_does_not_become_infinite(number: str) -> None:
     """JSON has no limit and a float has one: what is beyond it is told, not changed."""
-    with pytest.raises(InvalidInput, match=r"beyond what a float holds.*\$float"):
+    with pytest.raises(InvalidInput, match=r"too large for a float.*\$float"):
         wire.decode_user_json(f'{{"a": [{number}]}}')
     assert wire.decode_user_json('{"$float": "inf"}') == math.inf
 

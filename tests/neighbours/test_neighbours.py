@@ -150,4 +150,4 @@ def test_one_error_says_that_gevent_came_too_late(tmp_path, code):
     status, said = outcome(["-c", code, str(tmp_path / "m.db")])
     assert status == 0
     assert "gevent.monkey.patch_all()" in said
-    assert "replace them first" in said
+    assert "replace them before" in said

@@ -40,7 +40,9 @@ class ContextLimits:
 
     def __post_init__(self) -> None:
         if not 0 <= self.warning <= self.error <= self.critical <= 1:
-            raise InvalidInput("warning, error and critical must rise from 0 to 1")
+            raise InvalidInput(
+                "warning, error and critical must be from 0 to 1, each larger than the one before"
+            )
 
     @property
     def effective_tokens(self) -> int:

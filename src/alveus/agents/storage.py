@@ -121,10 +121,8 @@ class LayerStorage:
         self, memory: KeySets | None, *, now: Now = None, embedder: str | Embedder | None = None
     ) -> None:
         if memory is not None and not isinstance(memory, KeySets):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            hint = "; use memory.key(…)" if isinstance(memory, Memory) else ""
-            raise InvalidInput(
-                f"layers and windows are kept in the memory of a key, not in {memory!r}{hint}"
-            )
+            hint = "; pass memory.key(…)" if isinstance(memory, Memory) else ""
+            raise InvalidInput(f"layers and windows need the memory of a key, not {memory!r}{hint}")
         self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
         self._opened: Memory | None = None
         self._ram: KeySets | None = None
@@ -289,7 +287,7 @@ def clock_of(now: Now) -> Callable[[], datetime] | None:
     """
     if now is None or callable(now):
         return now
-    checked_kind(now, datetime, "now must be a datetime, or a function that gives one")
+    checked_kind(now, datetime, "now must be a datetime or a function that returns one")
     first, began = aware(now), datetime.now(UTC)
     return lambda: max(first, first + (datetime.now(UTC) - began))
 

@@ -220,7 +220,7 @@ def _in_words_of_commands(error: Exception) -> str:
     if isinstance(error, StoreReadOnly):
         return said.replace(", or open it with mode='ro'", "")
     if isinstance(error, TreeConflict):
-        return re.sub(r"it first, or replace it by new_object\(.*\)$", "it first: alveus rm", said)
+        return re.sub(r"first, or replace it with new_object\(.*\)$", "first: alveus rm", said)
     return said
 
 

@@ -117,7 +117,7 @@ def chat_command(
 def _conversation(key: KeyMemory, name: str) -> ConversationMemory:
     if name in key.sets() and key.set(name).definition.item_type != MESSAGES:
         raise InvalidInput(
-            f"set {name!r} is not a conversation; name another one with --name, which may be new"
+            f"set {name!r} is not a conversation; pass another name with --name, which may be new"
         )
     return key.conversation(name)
 
@@ -230,7 +230,9 @@ class Chat:
             case "/again":
                 open_ = self._open()
                 if open_ is None:
-                    raise InvalidInput("every request has an answer; write a new one")
+                    raise InvalidInput(
+                        "there is no request without an answer to repeat; write a new request"
+                    )
                 self._reported(open_, open_.text)
             case _:
                 word = name.split(maxsplit=1)[0]
@@ -381,7 +383,7 @@ class Chat:
         facts = self.key.facts
         last = next((one for one in facts.learnings(1_000) if _can_undo(one, self.talk)), None)
         if last is None:
-            raise InvalidInput("nothing was learnt that could be taken back")
+            raise InvalidInput("there is no learning to undo")
         count = facts.undo(last.id)
         if self.session.json:
             output.document({"learnings": [last.id], "facts": count})
@@ -397,7 +399,7 @@ class Chat:
             if message["role"] == "user":
                 break
         if not ids:
-            raise InvalidInput("nothing was said that could be forgotten")
+            raise InvalidInput("there is no message to forget")
         show_receipt(self.session, self.talk.forget(ids))
         self.failed.difference_update(ids)
         self.recalled = None

@@ -25,7 +25,7 @@ def _read_share(text: str) -> float:
     """Return the share that *text* names, such as 80%."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)%", text.strip())
     if found is None or not 0 < float(found[1]) <= 100:  # noqa: PLR2004 - percent
-        raise InvalidInput(f"{text!r} is not a share; write one such as 80%")
+        raise InvalidInput(f"{text!r} is not a percentage above 0%, up to 100%; write it like 80%")
     return float(found[1]) / 100
 
 
@@ -34,7 +34,7 @@ def _read_hours(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text.strip())
     hours = (0, 0) if found is None else (int(found[1]), int(found[2]))
     if not are_hours(hours):
-        raise InvalidInput(f"{text!r} is not a span of hours; write one such as 1-5 or 22-4")
+        raise InvalidInput(f"{text!r} is not a range of hours; write it like 1-5 or 22-4")
     return hours
 
 

@@ -159,16 +159,17 @@ def _check_source(
     """
     if texts and (asks_only or watch or file is not None):
         raise click.UsageError(
-            "--dry-run, --watch and --input are for conversations; leave out the texts"
+            "--dry-run, --watch and --input need a conversation; leave out the texts, or these "
+            "options"
         )
     if file is not None and (asks_only or watch):
-        raise click.UsageError("--input adds messages; leave out --dry-run and --watch")
+        raise click.UsageError("--input cannot be combined with --dry-run or --watch; omit them")
     if key is None and not watch:
-        raise click.UsageError("--key names whose conversation; only --watch does without")
+        raise click.UsageError("a key is needed: --key KEY; only --watch works without it")
     for text in texts:
         if len(text) < LONGEST_NAME and text.isprintable() and Path(text).is_file():
             raise click.UsageError(
-                f"{text!r} is a file, not a text; --input {text} reads its messages"
+                f"{text!r} is a file, not a text; to read messages from it, pass --input {text}"
             )
 
 

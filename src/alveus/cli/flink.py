@@ -42,7 +42,7 @@ def _overrides(
     for each in settings:
         name, equals, value = each.partition("=")
         if not name or not equals:
-            raise InvalidInput(f"--set takes NAME=VALUE, not {each!r}")
+            raise InvalidInput(f"--set needs NAME=VALUE, not {each!r}")
         found[name.strip()] = value
     return found
 

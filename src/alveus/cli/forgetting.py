@@ -81,14 +81,14 @@ def forget_command(
 def _check(owner: Owner, set_name: str | None, *, narrow: bool, both: bool) -> None:
     """Refuse options that would erase more than the user meant."""
     if both:
-        raise click.UsageError("name items by --id, or all that match by --where, one of them")
+        raise click.UsageError("--id and --where cannot be combined; pass one of them")
     if (set_name is not None or owner.key is None) and not narrow:
         raise click.UsageError(
-            "say which items: --id ID, or --where '{}' for all of the set; only a key is forgotten "
-            "whole"
+            "pass the items to forget: --id ID, or --where '{}' for all items of the set; only "
+            "a key can be forgotten without them"
         )
     if owner.key is None and set_name is None:
-        raise click.UsageError("name the set of the knowledge: --set NAME")
+        raise click.UsageError("a set of the knowledge is needed: --set NAME")
 
 
 def _counts(receipt: Receipt) -> str:

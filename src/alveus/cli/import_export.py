@@ -175,11 +175,13 @@ def _checked_target(
         if target.key_from is None:
             Owner(target.key, knowledge)
         elif knowledge is not None:
-            raise click.UsageError("--key-from names keys; leave --knowledge out")
+            raise click.UsageError(
+                "--key-from and --knowledge cannot be combined; leave out one of them"
+            )
         return target
     if target != transfer.Target(None, target.set):
         raise click.UsageError(
-            "an export names its keys, times and texts; leave --key, --zone and --…-from out"
+            "an export already has keys, times and texts; leave out --key, --zone and --…-from"
         )
     return target
 

@@ -79,7 +79,7 @@ def add_command(
     """
     source, text = ("stdin", output.stdin().read()) if words == "-" else ("TEXT", words)
     if not text.strip():
-        raise click.UsageError(f"{source} is empty; search finds an item by its text, so write one")
+        raise click.UsageError(f"{source} is empty; pass a text, by which search finds the item")
     _check_is_to_come(fields.get("expire_at"), fields.get("idempotency_key"))
 
     valid = session.valid((text, fields.get("metadata")))
@@ -107,7 +107,7 @@ def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -
         UsageError: `expire_at` is in the past.
     """
     if expire_at is not None and idempotency_key is None and expire_at <= datetime.now(UTC):
-        problem = "is over: nobody would see the item; name a time to come, or --valid-to for a "
+        problem = "has passed; pass a later time, or --valid-to for a "
         raise click.UsageError(
             f"--expire-at {format_time(expire_at)} {problem}fact that held until then"
         )

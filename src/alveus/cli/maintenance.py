@@ -380,7 +380,7 @@ def backup_command(session: Session, *, target: str = argument(type=options.File
     """
     with session.open(mode="ro") as memory, session.progress("copying"):
         if not Path(target).absolute().parent.is_dir():
-            raise InvalidInput(f"{Path(target).parent} is not a folder; make it first")
+            raise InvalidInput(f"there is no folder {Path(target).parent}; create it first")
         memory.backup(target)
     size = Path(target).stat().st_size
     session.done(f"{output.size(size)} written to {target}", {"file": target, "bytes": size})
@@ -402,9 +402,9 @@ def restore_command(
     """
     file = session.file
     if not Path(backup_file).is_file():
-        raise NotFound(f"{backup_file}: there is no backup here")
+        raise NotFound(f"there is no backup {backup_file}; pass the path of an existing file")
     if file.exists() and os.path.realpath(file) == os.path.realpath(backup_file):
-        raise InvalidInput(f"{file} is the memory itself; name a backup of it")
+        raise InvalidInput(f"{file} is the memory itself; pass the path of a backup")
     kept = _items_of(backup_file)
     existed = file.exists()
     if existed:
@@ -453,8 +453,8 @@ def migrate_command(
     """
     if session.space != DEFAULT_SPACE:
         raise click.UsageError(
-            "a memory is migrated with all its spaces, since they share the numbers of its "
-            "commits; leave --space out, or use alveus export and import for one space"
+            "migrate copies all spaces of a memory; leave out --space, or use alveus export and "
+            "import for one space"
         )
     with session.progress("copying and comparing") as advance:
         result = migrate(source, target, progress=advance)
@@ -484,7 +484,7 @@ def reindex_command(
     """
     if session.embedder is None:
         raise click.UsageError(
-            "name the new embedder: --embedder minilm, multilingual, static or words"
+            "a new embedder is needed: --embedder minilm, multilingual, static or words"
         )
     file = session.existing_file()
     session.name_file("using")

@@ -64,7 +64,7 @@ class FileName(click.Path):
     ) -> str | bytes | os.PathLike[str]:
         """Return *value*. Refuse an empty name."""
         if value == "":
-            self.fail("it is empty; name a file (a shell variable may not be set)", param, ctx)
+            self.fail("it is empty; pass a file (a shell variable may not be set)", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -283,7 +283,7 @@ def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
 
 def _required_key(_ctx: click.Context, _param: click.Parameter, key: str | None) -> str:
     if key is None:
-        raise click.UsageError("name a key: --key KEY (alveus keys lists them)")
+        raise click.UsageError("a key is needed: --key KEY (alveus keys lists the keys)")
     return checked_name(key, "a key")
 
 
@@ -301,7 +301,7 @@ def _json(text: str) -> Value:
     except json.JSONDecodeError:
         problem = 'is not JSON; quote it for the shell, like \'{"topic": "travel"}\''
     except RecursionError:
-        problem = f"is nested deeper than {MAX_DEPTH} levels; say it with fewer"
+        problem = f"is nested deeper than {MAX_DEPTH} levels; use fewer levels"
     except ValueError as error:
         problem = f"cannot be used: {error}"
     raise InvalidInput(f"{_cut(text)} {problem}")
@@ -330,7 +330,7 @@ def read_end(text: str) -> datetime:
     try:
         return read_time((day + timedelta(days=1)).isoformat())
     except OverflowError:
-        raise InvalidInput(f"the day {text!r} is the last one; name an earlier one") from None
+        raise InvalidInput(f"{text!r} is the last day that exists; pass an earlier day") from None
 
 
 def read_begin(text: str) -> int | datetime:
@@ -352,7 +352,7 @@ def read_path(text: str) -> str | tuple[str, ...]:
         return text
     found = _json(text)
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise InvalidInput(f'{text!r} is not a list of names like ["a.b", "c"]')
+        raise InvalidInput(f'{text!r} is not a list of names; write it like ["a.b", "c"]')
     return tuple(cast("list[str]", found))
 
 
@@ -373,7 +373,7 @@ def read_value(text: str) -> Value:
         deep = f"it is nested deeper than {MAX_DEPTH} levels"
         problem = deep if isinstance(error, RecursionError) else error
         raise click.UsageError(
-            f"VALUE cannot be stored: {problem}; --text stores it as it is written"
+            f"VALUE cannot be stored ({problem}); pass --text to store it as a text"
         ) from None
 
 
@@ -563,7 +563,7 @@ def http_reranker(reranker: str | None, reranker_model: str | None) -> HttpReran
     """Return the re-ranker that a command's options name, or None."""
     if reranker is None:
         if reranker_model is not None:
-            raise click.UsageError("--reranker-model needs the address of a server: --reranker URL")
+            raise click.UsageError("--reranker-model needs a server: --reranker URL")
         return None
     from alveus.llm import HttpReranker
 

@@ -209,9 +209,11 @@ def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
         return
     path = Path(file)
     if path.exists() and not path.is_file():
-        raise InvalidInput(f"{plain(file)} is not a file; name one, or - for stdout")
+        raise InvalidInput(f"{plain(file)} is not a file; pass a file, or - for stdout")
     if path.exists() and not force:
-        raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
+        raise InvalidInput(
+            f"{plain(file)} already exists; pass another file, or add --force to replace it"
+        )
     path = Path(os.path.realpath(path))  # writes the target of a link, and keeps the link
     try:
         with part_of(path) as part:

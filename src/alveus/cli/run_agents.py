@@ -117,13 +117,16 @@ def run_command(
     Example: alveus run my_agent.py:Shop --input events.jsonl
     """
     if file is None and not serve:
-        raise click.UsageError("name the inputs: --input FILE, or wait for them with --serve")
+        raise click.UsageError("inputs are needed: --input FILE, or --serve to wait for inputs")
     if serve and target is not None:
-        raise click.UsageError("--serve has no end, and so no --output; use --consumer NAME")
+        raise click.UsageError(
+            "--serve and --output cannot be combined, since --serve does not end; pass "
+            "--consumer NAME instead"
+        )
     if consumer is not None and not serve:
-        raise click.UsageError("--consumer goes with --serve")
+        raise click.UsageError("--consumer needs --serve; add --serve, or leave out --consumer")
     if target == "-":
-        raise click.UsageError("--json prints the outputs on stdout; name a file for --output")
+        raise click.UsageError("--json and --output - both use stdout; pass a file for --output")
     plan = load(agent, name=name)
     with ExitStack() as stack:
         feed = None if file is None else stack.enter_context(_feed(file, again))
@@ -202,7 +205,7 @@ class Lines:
         other = sorted(fields.keys() - {"key", "value", "id"})
         if missing or other:
             raise InvalidInput(
-                f"has no {missing[0]!r}" if missing else f"has a field {other[0]!r}, unknown here"
+                f"has no field {missing[0]!r}" if missing else f"has an unknown field {other[0]!r}"
             )
         key = checked_name(fields["key"], "a key")
         value = checked(found["value"])
@@ -227,7 +230,7 @@ def _count_inputs(handle: IO[bytes], name: str) -> int:
             digest = wire.digest([line.key, line.value], salt=b"")
             first, known = used.setdefault(line.event_id, (line.number, digest))
             if known != digest:
-                problem = f"the id {line.event_id!r} is that of line {first}, which differs"
+                problem = f"line {first} has the same id {line.event_id!r} and other contents"
                 raise line_error(name, line.number, problem, "give each input another id")
     return counted
 
@@ -260,7 +263,7 @@ def _feed(file: str, again: str) -> Generator[Feed]:
         return
     name = click.format_filename(file)
     if Path(file).is_dir():
-        raise InvalidInput(f"{name} is a folder; name a file in it")
+        raise InvalidInput(f"{name} is a folder; pass a file in the folder")
     with Path(file).open("rb") as handle:
         total = _count_inputs(handle, name)
         handle.seek(0)
@@ -338,10 +341,10 @@ def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on:
     if not tally.failed:
         return
     remedy = (
-        "`alveus runs list --status parked` has them; once the cause is corrected, repeat this "
+        "`alveus runs list --status parked` shows the errors; correct the cause and repeat this "
         "command with --retry-parked"
     )
-    said = f"{tally.failed:,} inputs failed, or wait behind one that did; {remedy}"
+    said = f"inputs that failed or wait for a failed run: {tally.failed:,}; {remedy}"
     if not goes_on:
         raise RunFailed("; ".join([said, *tally.errors]))
     session.note(said)
@@ -420,7 +423,7 @@ def _consume(session: Session, runner: LocalRunner, consumer: str, stop: Flag) -
             ended.set()
 
     if not began(threading.Thread(target=serve, name="alveus-serve", daemon=True)):
-        raise Unavailable(f"the runner does not serve: {NO_THREAD}")
+        raise Unavailable(f"the runner cannot serve: {NO_THREAD}")
     try:
         while not ended.is_set():
             for each in runner.outputs(consumer=consumer, wait_s=POLL_S):
@@ -488,8 +491,8 @@ def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) 
     session.done(f"{said}{fields['done']:,} done, {left:,} left", fields)
     if left:
         raise RunFailed(
-            f"{now['parked']:,} of them are parked, {now['waiting']:,} wait; "
-            "`alveus runs list --status parked` shows what failed"
+            f"runs parked: {now['parked']:,}, waiting: {now['waiting']:,}; `alveus runs list "
+            "--status parked` shows the errors"
         )
 
 
@@ -520,7 +523,7 @@ def load(named: str, *, name: str | None) -> DispatchTable:
     for part in attribute.split("."):
         found = getattr(found, part, None)
     if found is None:
-        raise NotFound(f"{source} has no {attribute!r}; {_offer(module)}")
+        raise NotFound(f"{source} has no attribute {attribute!r}; {_offer(module)}")
     try:
         return DispatchTable.of(found, name=name)
     except AlveusError as error:
@@ -533,7 +536,7 @@ def load(named: str, *, name: str | None) -> DispatchTable:
 
 def _offer(module: ModuleType) -> str:
     agents = [name for name, value in vars(module).items() if _is_agent(value)]
-    return f"its agents: {', '.join(agents)}" if agents else "no Agent is in it"
+    return f"its agents: {', '.join(agents)}" if agents else "it has no Agent"
 
 
 def _is_agent(value: object) -> bool:
@@ -546,11 +549,13 @@ def _file(source: str) -> ModuleType:
     """Import a file, which can import other modules of its folder. Return the module."""
     path = Path(source)
     if not path.is_file():
-        raise NotFound(f"{source}: there is no such file")
+        raise NotFound(
+            f"there is no file {source}; pass the path of a Python file, as in my_agent.py:Shop"
+        )
     name = path.stem if path.stem not in sys.modules else f"alveus_agent_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
-        raise InvalidInput(f"{source} is not a Python file; name one that ends with .py")
+        raise InvalidInput(f"{source} is not a Python file; pass a file that ends with .py")
     module = importlib.util.module_from_spec(spec)
     with _importing(source, path.absolute().parent):
         sys.modules[name] = module  # dataclasses and durable calls look the module up
@@ -580,7 +585,10 @@ def _importing(source: str, folder: Path) -> Generator[None]:
     except BaseException as error:  # noqa: BLE001 - a user's module: reported with its position
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{source}.".startswith(f"{missing}."):
-            hint = "run it where that can be imported, or name a file: my_agent.py:Shop"
+            hint = (
+                "run the command in a folder from which Python imports it, or pass a file: "
+                "my_agent.py:Shop"
+            )
             raise NotFound(f"there is no module {missing!r}; {hint}") from None
         _refuse(source, error)
 

@@ -170,12 +170,15 @@ class Chosen:
         agent, key = self.agent, self.key
         if bool(self.numbers) == (self.every or agent is not None or key is not None):
             raise click.UsageError(
-                "name runs, or --all with --agent and --key as filters; not both"
+                "pass the numbers of runs, or --all, which --agent and --key can limit; not both"
             )
         if self.numbers:
             return [require(session, memory, number) for number in sorted(set(self.numbers))]
         if not self.every:
-            raise click.UsageError("add --all to do it with all parked runs that the filters leave")
+            raise click.UsageError(
+                "pass the numbers of runs, or --all for all parked runs that match --agent and "
+                "--key"
+            )
         if (agent or key) and not list(found_runs(memory, agent=agent, key=key, limit=1)):
             named = [("agent", agent), ("key", key)]
             whose = " and ".join(f"{what} {name!r}" for what, name in named if name is not None)

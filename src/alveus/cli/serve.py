@@ -52,8 +52,9 @@ class Listening:
         if self.tokens is None:
             if self.host not in LOOPBACK:
                 raise InvalidInput(
-                    f"{self.host} is open to other machines, and there are no tokens; make one "
-                    "with alveus token new NAME --tokens FILE, and name that file with --tokens"
+                    f"{self.host} is open to other machines, so the server needs tokens; create "
+                    "one with alveus token new NAME --tokens FILE, and pass that file as "
+                    "--tokens"
                 )
             return None
         found = TokenFile(self.tokens)
@@ -121,7 +122,9 @@ def _installed(what: str, hint: str) -> Generator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise Unsupported(f"{what} needs {error.name}, which is not installed: {hint}") from error
+        raise Unsupported(
+            f"{what} needs the package {error.name}, which is not installed; run: {hint}"
+        ) from error
 
 
 def _opener(
@@ -252,7 +255,7 @@ def mcp_command(
     }
     for name, value in given.items():
         if value and not http:
-            raise InvalidInput(f"{name} is for --http; over stdin and stdout nobody else can ask")
+            raise InvalidInput(f"{name} needs --http; add --http, or leave out {name}")
     tokens = listening.checked_tokens() if http else None
     with _installed("MCP", "pip install 'alveus[mcp]'"):
         from alveus.server.mcp.served_key import Asker, ServedKey

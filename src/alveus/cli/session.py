@@ -88,18 +88,18 @@ class Session:
         """
         if self.server is not None:
             raise InvalidInput(
-                "this command works on a file, and --db names a server; docs/postgres.md says "
-                "what does it there"
+                "this command needs a file, but --db is a server; docs/postgres.md lists the "
+                "tools for a server"
             )
         if is_http(self.db):
             raise InvalidInput(
-                "this command opens a file or a database, and --db names a server of alveus; run "
-                "it on the server's machine, or open the url in Python (docs/client.md)"
+                "this command needs a file or a database, but --db is a server of alveus; run "
+                "the command on the server's machine, or open the URL in Python (docs/client.md)"
             )
         if self.db is None:
             return default_file()
         if self.db == ":memory:":
-            problem = "':memory:' would end with this command; name a file"
+            problem = "':memory:' would be lost at the end of this command; pass a file"
             raise click.UsageError(problem)
         return Path(path_of_file(self.db))
 
@@ -111,10 +111,13 @@ class Session:
         """
         file = self.file
         if not file.exists():
-            problem = f"{file}: there is no memory here; alveus add makes it, --db names another"
+            problem = (
+                f"there is no memory {file}; create it with alveus add, or pass another file "
+                "with --db"
+            )
             raise NotFound(problem)
         if file.is_dir():
-            raise InvalidInput(f"{file} is a folder; name a file in it")
+            raise InvalidInput(f"{file} is a folder; pass a file in the folder")
         return file
 
     def open(
@@ -238,7 +241,7 @@ class Session:
         if yes:
             return
         if not sys.stdin.isatty():
-            problem = f"{question} Nobody can be asked here; add --yes to do it"
+            problem = f"{question} stdin is not a terminal; add --yes to confirm"
             raise click.UsageError(problem)
         click.confirm(question, abort=True, err=True)
 
@@ -368,8 +371,8 @@ class Owner:
         """Refuse a command that names no owner or two owners."""
         if (self.key is None) == (self.knowledge is None):
             raise click.UsageError(
-                "name a key (--key KEY; alveus keys lists them) or knowledge (--knowledge NAME), "
-                "one of them"
+                "pass either a key (--key KEY; alveus keys lists the keys) or a knowledge "
+                "(--knowledge NAME)"
             )
 
     @property
@@ -454,5 +457,7 @@ class Owner:
             session.nothing(f"{where} has no item {item_id!r}")
         if len(found) > 1:
             several = ", ".join(each.name for each, _ in found)
-            raise InvalidInput(f"several sets have an item {item_id!r}: {several}; name one: --set")
+            raise InvalidInput(
+                f"several sets have an item {item_id!r}: {several}; pass one of them with --set"
+            )
         return found[0]

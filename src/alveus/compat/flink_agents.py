@@ -184,7 +184,7 @@ class _FlinkSet(ABC, Generic[S]):
     def _item(self, value: object, item_id: str | None, metadata: Mapping[str, Value]) -> Item:
         kind = self.item_type
         if kind is not None and type(value) is not kind:
-            problem = f"{type(value).__name__} given, but the set holds {kind.__name__}"
+            problem = f"the set holds {kind.__name__}, not {type(value).__name__}"
             raise InvalidValue("item", problem, hint=f"pass {kind.__name__} values")
         if isinstance(value, ChatMessage):
             plain = cast("dict[str, Value]", asdict(value))
@@ -347,9 +347,11 @@ def _one_each(given: Sequence[Any] | None, number: int, what: str) -> list[Any]:
     if given is None:
         return [None] * number
     if not isinstance(given, (list, tuple)):
-        raise InvalidInput(f"{what} must be a list, one for each item, not {short_repr(given)}")
+        raise InvalidInput(f"{what} must be a list, an entry per item, not {short_repr(given)}")
     if len(given) != number:
-        raise InvalidInput(f"{number} items, but {len(given)} {what}; give one each")
+        raise InvalidInput(
+            f"there are {number} items, but {len(given)} {what}; pass one for each item"
+        )
     return list(given)
 
 

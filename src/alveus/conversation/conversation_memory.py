@@ -364,7 +364,9 @@ class ConversationMemory:
         new = None if new_mark is None else message_items.checked_mark(new_mark, "new_mark")
         old = None if old_mark is None else message_items.checked_mark(old_mark, "old_mark")
         if new is None and old is None:
-            raise InvalidInput("give a new_mark to set, an old_mark to take off, or both")
+            raise InvalidInput(
+                "a mark is needed: pass new_mark= to add it, old_mark= to remove it, or both"
+            )
         ids = None if msg_ids is None else message_ids(msg_ids)
 
         plan = partial(self._marks_changed, new, old, ids)
@@ -424,7 +426,7 @@ class ConversationMemory:
         """
         if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             kind = type(summary).__name__
-            raise InvalidValue("summary", f"is a text, not {kind}", hint="use str(summary)")
+            raise InvalidValue("summary", f"must be a text, not {kind}", hint="use str(summary)")
         summary = valid_text(summary).value
         wanted = message_ids(msg_ids)
 
@@ -647,7 +649,7 @@ class ConversationMemory:
     def _undone(self) -> int:
         now = self._summary()
         if now is None:
-            raise NotFound(f"conversation {self.name!r} has no summary that could be undone")
+            raise NotFound(f"conversation {self.name!r} has no summary to undo")
         said = noted(now)
         rows = [source for _, source in self._writer.sources([now.row])]
         ids = [s.record.id for s, _ in self._writer.rows(rows) if s.record.id != SUMMARY]
@@ -696,15 +698,18 @@ class ConversationMemory:
         """
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"the state of a conversation is a dict, not {short_repr(state):.40}"
+                f"the state of a conversation must be a dict, not {short_repr(state):.40}"
             )
         if flag(strict, "strict") and "content" not in state:
-            raise InvalidState("the state of a conversation has content; this one has none")
+            raise InvalidState(
+                "the state of a conversation needs the field 'content'; add it, or pass "
+                "strict=False"
+            )
         content, now = state.get("content", []), self._writer.now()
         items = message_items.of_state(content, self.name, now, self.zone)
         summary = state.get("_compressed_summary") or ""
         if not isinstance(summary, str):
-            raise InvalidInput(f"_compressed_summary is a text, not {type(summary).__name__}")
+            raise InvalidInput(f"_compressed_summary must be a text, not {type(summary).__name__}")
         value = {"role": "system", "content": summary, "upto": None, "under": None}
         if summary:
             items.append(replace(summary_item(value, None), id=SUMMARY))
@@ -737,9 +742,11 @@ def message_ids(given: object) -> list[str]:
     if isinstance(given, str):
         given = [given]
     if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise InvalidValue("msg_ids", f"are ids, not {type(given).__name__}", hint="use a list")
+        raise InvalidValue(
+            "msg_ids", f"must be a list of ids, not {type(given).__name__}", hint="use a list"
+        )
     found = [*cast("Iterable[object]", given)]
     if wrong := [one for one in found if not isinstance(one, str) or not one]:
         shown = short_repr(wrong[0])
-        raise InvalidValue("msg_ids", f"are ids, not {shown}", hint="add() returns them")
+        raise InvalidValue("msg_ids", f"must have only ids, not {shown}", hint="add() returns them")
     return list(dict.fromkeys(checked_name(one, "a message's id") for one in found))

@@ -81,7 +81,7 @@ def listed(messages: object) -> list[dict[str, Any]]:
 
 def _no_message(given: object) -> InvalidInput:
     shown = '{"role": "user", "content": "I live in Lisbon."}'
-    return InvalidInput(f"a message is a dict, such as {shown}, not {type(given).__name__}")
+    return InvalidInput(f"a message must be a dict, such as {shown}, not {type(given).__name__}")
 
 
 def _plain(message: object) -> dict[str, Any]:
@@ -91,10 +91,12 @@ def _plain(message: object) -> dict[str, Any]:
         raise _no_message(message)
     made = dict(cast("Mapping[str, Any]", message))
     if not ("content" in made or any(map(made.get, _INSTEAD)) or is_response_item(made)):
-        raise InvalidInput(f"a message has content, or tool_calls; this one has {sorted(made)}")
+        raise InvalidInput(f"a message needs content or tool_calls, but has only {sorted(made)}")
     role = made.get("role", "assistant")
     if not isinstance(role, str) or not role:
-        raise InvalidInput(f"the role of a message is {', '.join(ROLES)}; not {short_repr(role)}")
+        raise InvalidInput(
+            f"the role of a message must be one of {', '.join(ROLES)}, not {short_repr(role)}"
+        )
     return made
 
 
@@ -123,7 +125,7 @@ def id_of(message: Mapping[str, Any]) -> str | None:
     if found is None:
         return None
     if checked_name(found, "a message's id") == SUMMARY:
-        raise InvalidInput(f"{SUMMARY!r} is the id of the summary; give the message another")
+        raise InvalidInput(f"the id {SUMMARY!r} is the summary's; give the message another id")
     return cast("str", found)
 
 
@@ -456,7 +458,7 @@ def checked_mark(mark: object, what: str = "mark") -> str:
         InvalidInput: The mark is empty.
     """
     if not isinstance(mark, str):
-        raise InvalidValue(what, f"is a text, not {type(mark).__name__}", hint="use str(mark)")
+        raise InvalidValue(what, f"must be a text, not {type(mark).__name__}", hint="use str(mark)")
     return checked_name(mark, "a mark")
 
 
@@ -467,7 +469,9 @@ def checked_marks(marks: object, what: str = "marks") -> list[str]:
     if isinstance(marks, str):
         return [checked_mark(marks, what)]
     if isinstance(marks, bytes) or not isinstance(marks, Iterable):
-        raise InvalidValue(what, f"are texts, not {type(marks).__name__}", hint="use a list")
+        raise InvalidValue(
+            what, f"must be a list of texts, not {type(marks).__name__}", hint="use a list"
+        )
     return list(dict.fromkeys(checked_mark(one, what) for one in cast("Iterable[object]", marks)))
 
 
@@ -510,13 +514,13 @@ def of_state(listed_: object, session: str, now: int, zone: Zone) -> list[Item]:
         InvalidInput: *listed_* is not the content of a state.
     """
     if not isinstance(listed_, list | tuple):
-        raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")
+        raise InvalidInput(f"the content of a state must be a list, not {type(listed_).__name__}")
     items: dict[str | int, Item] = {}
     for number, entry in enumerate(cast("Sequence[object]", listed_)):
         alone = isinstance(entry, Mapping)
         pair = cast("Sequence[object]", [entry, []] if alone else entry)
         if not isinstance(pair, list | tuple) or len(pair) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidInput(f"entry {number} of a state is not a message with its marks")
+            raise InvalidInput(f"entry {number} of a state must be a pair: a message and its marks")
         message = _plain(pair[0])
         item = as_item(message, checked_marks(pair[1]), session, zone)
         given = id_of(message)

@@ -122,12 +122,12 @@ class SummaryPolicy:
             recent = KEEP_RECENT if recent is None else recent
             return cls(counted(recent, "keep_recent", least=0), None, beside, budget)
         if recent is not None:
-            raise InvalidInput("say what is kept by keep_recent or by keep_tokens, not by both")
+            raise InvalidInput("pass keep_recent or keep_tokens, not both")
         counted(tokens, "keep_tokens", least=0)
         if budget.tokens is not None and tokens > budget.tokens:
             raise InvalidInput(
-                f"keep_tokens is {tokens}, more than trigger_tokens, {budget.tokens}: what is "
-                "kept would be summed up at once"
+                f"keep_tokens is {tokens}, more than trigger_tokens, {budget.tokens}; pass a "
+                "keep_tokens below trigger_tokens"
             )
         return cls(0, tokens, beside, budget)
 
@@ -247,7 +247,7 @@ class Summing:
         if type(max_tokens) is not int or max_tokens < 4 * LEAST_TOKENS:
             least = 4 * LEAST_TOKENS
             shown = short_repr(max_tokens)
-            raise InvalidInput(f"max_tokens must be a number from {least} on, not {shown}")
+            raise InvalidInput(f"max_tokens must be at least {least}, not {shown}")
         self._plain = ExtractiveSummariser()
         self._summariser: Summariser | None
         if model is None or isinstance(model, Summariser):
@@ -265,7 +265,7 @@ class Summing:
         except ModelFailed as error:
             return self._extracted(before, lines, because=str(error))
         if made.because or not made.text:
-            return self._extracted(before, lines, because=made.because or "it said nothing")
+            return self._extracted(before, lines, because=made.because or "its summary is empty")
         return made
 
     def _made(self, summariser: Summariser, texts: Sequence[str]) -> Summary:
@@ -281,7 +281,7 @@ class Summing:
         except Exception as error:  # the edge to a user's code; the cause is kept
             raise _failed(summariser, f"it raised {error!r:.200}") from error
         if not isinstance(made, Summary) or not isinstance(made.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user code
-            raise _failed(summariser, f"it returned {made!r:.40}, which is no summary")
+            raise _failed(summariser, f"it must return a Summary, not {made!r:.40}")
         if tokens(made.text) > self._max:
             raise _failed(summariser, f"its summary has more than {self._max} tokens")
         return made

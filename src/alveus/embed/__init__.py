@@ -206,10 +206,11 @@ def _checked(
             _check(embedder, rows)
             if not 1 <= len(rows) <= MOST_WINDOWS:
                 problem = f"{len(rows)} windows for a text instead of 1 to {MOST_WINDOWS}"
-                raise EmbedderFailed(f"embedder {embedder.name!r} answered with {problem}")
+                raise EmbedderFailed(f"embedder {embedder.name!r} returned {problem}")
     if len(found) != len(texts):
         raise EmbedderFailed(
-            f"embedder {embedder.name!r} answered {len(texts)} texts with {len(found)}"
+            f"embedder {embedder.name!r} must return one result for each text, but returned "
+            f"{len(found)} for {len(texts)}"
         )
     return found
 
@@ -232,7 +233,8 @@ def open_embedder(name: str | Embedder, *, query_prefix: str = "") -> Embedder:
         return _open_embedders.take(name, query_prefix)
     if not isinstance(name, Embedder):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise InvalidInput(
-            f"{type(name).__name__} is not an embedder: it needs name, dimensions, instant, embed()"
+            f"{type(name).__name__} is not an embedder; it needs name, dimensions, instant and "
+            "embed()"
         )
     return name
 
@@ -262,7 +264,7 @@ def _check(embedder: Embedder, rows: Vectors) -> None:
         if fine.all():
             return
         problem = f"a row of length {lengths[~fine][0]:.3g}; divide each row by its length"
-    raise EmbedderFailed(f"embedder {embedder.name!r} answered with {problem}")
+    raise EmbedderFailed(f"embedder {embedder.name!r} returned {problem}")
 
 
 BUNDLED = {
@@ -294,7 +296,9 @@ class _OpenEmbedders:
         where = BY_MODEL.get(kind) if colon and model else BUNDLED.get(name)
         if where is None:
             there_are = ", ".join([*BUNDLED, *(f"{kind}:MODEL" for kind in BY_MODEL)])
-            raise InvalidInput(f"no embedder is called {short_repr(name)}; there are {there_are}")
+            raise InvalidInput(
+                f"there is no embedder {short_repr(name)}; the embedders are {there_are}"
+            )
         given = {"query_prefix": query_prefix} if query_prefix and kind == "openai" else {}
         known = name, given.get("query_prefix", "")
         with self._lock:

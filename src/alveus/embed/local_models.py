@@ -29,7 +29,7 @@ class _LocalModel:
         self._dimensions: int | None = None
         if find_spec(self._package) is None:
             raise EmbedderMissing(
-                f"the embedder {self.name!r} needs the package {self._kind}, which is not "
+                f"embedder {self.name!r} needs the package {self._kind}, which is not "
                 f"installed; run: pip install {self._kind}"
             )
 
@@ -69,9 +69,7 @@ class _LocalModel:
         try:
             return getattr(import_module(self._package), self._class)(self._model_name)
         except Exception as error:  # the edge to other people's code; the cause is kept
-            raise EmbedderFailed(
-                f"the embedder {self.name!r} cannot load its model: {error}"
-            ) from error
+            raise EmbedderFailed(f"embedder {self.name!r} cannot load a model: {error}") from error
 
     def _encoded(self, texts: list[str], *, question: bool) -> object:
         raise NotImplementedError

@@ -52,7 +52,7 @@ class MiniLmOnnx(MiniLm):
         for package in ("onnx", "onnxruntime"):
             if find_spec(package) is None:
                 raise EmbedderMissing(
-                    f"the embedder 'minilm-onnx' needs the package {package}, which is not "
+                    f"embedder 'minilm-onnx' needs the package {package}, which is not "
                     "installed; run: pip install 'alveus[minilm-onnx]'"
                 )
         self._graph = graph_path(Path(cache) if cache is not None else default_cache())
@@ -109,7 +109,8 @@ def _open_session(graph: Path) -> _Session:
         )
     except Exception as error:  # ONNX Runtime's errors have no common class but this
         raise EmbedderFailed(
-            f"ONNX Runtime cannot load {graph} ({error}); delete that file, and it is made again"
+            f"ONNX Runtime cannot load {graph} ({error}); delete that file, and alveus creates "
+            "it again"
         ) from error
     return cast("_Session", session)
 
@@ -130,8 +131,8 @@ def _write_whole(path: Path, content: bytes) -> None:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise EmbedderFailed(
-            f"the graph of 'minilm-onnx' cannot be written to {path} ({error}); "
-            "free some room, or pass MiniLmOnnx(cache=…) another folder"
+            f"the graph of 'minilm-onnx' cannot be written to {path} ({error}); make room on "
+            "the disk, or pass another folder: MiniLmOnnx(cache=…)"
         ) from error
 
 

@@ -79,9 +79,9 @@ class OpenAIEmbedder:
         timeout_s: float = 30.0,
     ) -> None:
         if not model:
-            raise InvalidInput("an embedder needs the name of a model, as in openai:MODEL")
+            raise InvalidInput("the model of an embedder is empty; pass a name, as in openai:MODEL")
         if dimensions is not None and not 1 <= dimensions <= 65_536:  # noqa: PLR2004 - said below
-            raise InvalidInput(f"dimensions must be 1 to 65,536, not {dimensions!r}")
+            raise InvalidInput(f"dimensions must be from 1 to 65,536, not {dimensions!r}")
         address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
         self._url = server_url(address, "base_url")
         self._model, self._key = model, api_key
@@ -129,8 +129,8 @@ class OpenAIEmbedder:
             rows = self._fitting([prefix + texts[at][:LONGEST] for at in batch])
             if any(len(row) != self.dimensions for row in rows):
                 raise EmbedderFailed(
-                    f"embedder {self.name!r} gave vectors of {len(rows[0])} numbers instead of"
-                    f" {self.dimensions}; name the dimensions that its model has"
+                    f"embedder {self.name!r} returned vectors of {len(rows[0])} numbers instead "
+                    f"of {self.dimensions}; pass the dimensions of its model"
                 )
             found[batch] = np.array(rows, np.float32)
         return unit(found)
@@ -204,5 +204,5 @@ def _vectors(answer: object, number: int, name: str) -> list[list[float]]:
     if sorted(found) != list(range(number)) or not all(
         vector and np.isfinite(vector).all() for vector in found.values()
     ):
-        raise EmbedderFailed(f"embedder {name!r}: the server gave not one vector for each text")
+        raise EmbedderFailed(f"embedder {name!r}: the server did not return a vector for each text")
     return [found[at] for at in range(number)]

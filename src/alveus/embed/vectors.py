@@ -43,7 +43,7 @@ def quantise(vectors: Vectors) -> bytes:
         InvalidInput: *vectors* has another shape, or a number is not finite.
     """
     if vectors.ndim != ROWS_AND_NUMBERS:
-        raise InvalidInput(f"vectors must be rows, shape (n, dimensions), not {vectors.shape}")
+        raise InvalidInput(f"vectors must have the shape (n, dimensions), not {vectors.shape}")
     if not vectors.size:
         return b""
     flags = vectors.flags
@@ -57,7 +57,7 @@ def quantise(vectors: Vectors) -> bytes:
 def _quantise(vectors: Vectors) -> bytes:
     largest = np.maximum.reduce(np.abs(vectors), axis=1)
     if not math.isfinite(largest.sum(dtype=np.float64)):  # NaN if one number of a row is
-        raise InvalidInput("vectors hold a number that is not finite; embed the text again")
+        raise InvalidInput("a vector contains a number that is not finite; embed the text again")
     largest[largest == 0] = 1
     scale = LARGEST / largest.astype(np.float64)
     return np.rint(vectors * scale[:, None]).astype(np.int8).tobytes()
@@ -89,7 +89,9 @@ def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
     """
     whole = len(blob) % dimensions == 0 if dimensions > 0 else not blob and dimensions == 0
     if not whole:
-        raise InvalidInput(f"{len(blob)} bytes are not rows of {dimensions} dimensions")
+        raise InvalidInput(
+            f"{len(blob)} bytes cannot be divided into vectors of {dimensions} dimensions"
+        )
     rows = len(blob) // dimensions if dimensions else 0
     return np.frombuffer(blob, dtype=np.int8).reshape(rows, dimensions)
 
@@ -107,7 +109,7 @@ def pack_vector(vector: Vector) -> bytes:
         InvalidInput: *vector* has another shape, or a number is not finite.
     """
     if vector.ndim != 1:
-        raise InvalidInput(f"a vector must be a row of numbers, not of shape {vector.shape}")
+        raise InvalidInput(f"a vector must have one dimension, not the shape {vector.shape}")
     largest = np.abs(vector).max(initial=0.0)
     rows = quantise(vector[None])
     return np.float32(largest / LARGEST).astype("<f4").tobytes() + rows
@@ -121,7 +123,7 @@ def unpack_vector(blob: bytes) -> Vector:
     """
     scale = np.frombuffer(blob, "<f4", 1)[0] if len(blob) >= SCALE_BYTES else np.float32(math.nan)
     if not 0.0 <= scale < math.inf:
-        raise InvalidInput(f"{len(blob)} bytes are no vector with a scale")
+        raise InvalidInput(f"{len(blob)} bytes are not a vector with a scale")
     return np.frombuffer(blob, np.int8, offset=SCALE_BYTES) * scale
 
 
@@ -138,7 +140,7 @@ def float8(data: bytes | Sequence[int]) -> Vector:
         codes = np.frombuffer(bytes(data), np.uint8)
     except (TypeError, ValueError) as error:
         raise InvalidInput(
-            f"one-byte floats are bytes, or numbers from 0 to 255: {error}"
+            f"one-byte floats must be bytes, or numbers from 0 to 255 ({error})"
         ) from error
     sign = np.where(codes & 0x80, -1.0, 1.0)
     values = sign * (1 + (codes & 0x07) / 8) * 2.0 ** (((codes >> 3) & 0x0F) - 7.0)
@@ -160,7 +162,7 @@ def as_texts(texts: Sequence[str]) -> Sequence[str]:
         InvalidInput: *texts* is a `str`.
     """
     if isinstance(texts, str):
-        raise InvalidInput("embed takes a list of texts, not one text; write embed([text])")
+        raise InvalidInput("embed() needs a list of texts, not one text; write embed([text])")
     return texts
 
 

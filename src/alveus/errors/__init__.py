@@ -154,8 +154,8 @@ class InvalidPlan(InvalidInput):
     def __init__(self, set_name: str, problem: str, *, strategy: str) -> None:
         self.set_name, self.strategy = set_name, strategy
         super().__init__(
-            f"the plan of strategy {strategy!r} for set {set_name!r} {problem}; the set is as it "
-            "was; correct the strategy, or redefine() the set with another compaction"
+            f"the plan of strategy {strategy!r} for set {set_name!r} {problem}; the set is "
+            "unchanged; correct the strategy, or redefine() the set with another compaction"
         )
 
 
@@ -204,7 +204,7 @@ class StaleItem(Conflict):
 
     def __init__(self, item_id: str, *, expected: int, found: int | None) -> None:
         self.item_id, self.expected, self.found = item_id, expected, found
-        now = "it is gone" if found is None else f"version {found} is now the latest"
+        now = "the item was deleted" if found is None else f"version {found} is now the latest"
         super().__init__(
             f"item {item_id!r}: the change was based on version {short_repr(expected)}, but {now}; "
             "get it again and repeat the change"
@@ -228,8 +228,8 @@ class IdempotencyConflict(Conflict):
     def __init__(self, idempotency_key: str, *, what: str = "idempotency key") -> None:
         self.idempotency_key = idempotency_key
         super().__init__(
-            f"{what} {idempotency_key!r} was used before with other arguments; "
-            "repeat the request exactly, or use a new one"
+            f"{what} {idempotency_key!r} was used before with other arguments; repeat the first "
+            f"request exactly, or use a new {what}"
         )
 
 
@@ -239,8 +239,8 @@ class SetDefinitionConflict(Conflict):
     def __init__(self, set_name: str, *, asked: object, found: object) -> None:
         self.set_name, self.asked, self.found = set_name, asked, found
         super().__init__(
-            f"set {set_name!r} exists with {found}, not {short_repr(asked)}; open it without these "
-            "arguments, or change it by redefine(); for items of another type, choose another set"
+            f"set {set_name!r} exists with {found}, not {short_repr(asked)}; open it without "
+            "these arguments, change it with redefine(), or use another set"
         )
 
 
@@ -249,9 +249,7 @@ class SetMoved(Conflict):
 
     def __init__(self, set_name: str, *, what: str = "other items") -> None:
         self.set_name = set_name
-        super().__init__(
-            f"set {set_name!r} got {what} after this add was checked against it; repeat the add"
-        )
+        super().__init__(f"set {set_name!r} got {what} after this add was checked; repeat the add")
 
 
 class CompactionChanged(Conflict):
@@ -297,8 +295,8 @@ class EmbedderConflict(Conflict):
         self.note, self.asked, self.found = note, asked, found
         kind, _, name = note.removeprefix("embedder of ").partition(" ")
         super().__init__(
-            f"{kind} {name!r} holds vectors of the embedder {found!r}, not {asked!r}; open it with "
-            f"embedder={found!r}, or re-embed it: alveus reindex --embedder {asked}"
+            f"{kind} {name!r} has vectors of embedder {found!r}, not {asked!r}; open it with "
+            f"embedder={found!r}, or embed it again: alveus reindex --embedder {asked}"
         )
 
 
@@ -307,7 +305,7 @@ class CompareFailed(Conflict):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
+        super().__init__(f"{path!r} does not hold the expected value; read it again and retry")
 
 
 class NotFound(AlveusError, LookupError):
@@ -324,7 +322,7 @@ class NoSuchPlace(NotFound, IndexError):
 
     def __init__(self, places: Sequence[int], size: int) -> None:
         self.places, self.size = tuple(places), size
-        super().__init__(f"there are {size} messages, and none at {[*places]}; places count from 0")
+        super().__init__(f"there are {size} messages, none at {[*places]}; positions begin at 0")
 
 
 class OutputsPruned(NotFound):
@@ -338,7 +336,7 @@ class OutputsPruned(NotFound):
         self.agent, self.after, self.floor = agent, after, floor
         super().__init__(
             f"outputs of agent {agent!r} after position {after} were pruned; read with "
-            f"after={floor}, from where all are kept, and name a consumer so that they stay kept"
+            f"after={floor}, and use a named consumer to keep later outputs"
         )
 
 
@@ -353,8 +351,8 @@ class HistoryPruned(NotFound):
     def __init__(self, what: str, *, commit: int, floor: int) -> None:
         self.commit, self.floor = commit, floor
         super().__init__(
-            f"{what} is no longer kept as of commit {commit}; its history is complete from "
-            f"commit {floor} on: ask for a later moment, or keep more history (see retention)"
+            f"{what} is no longer kept as of commit {commit}; its history begins at commit "
+            f"{floor}: ask for a later moment, or raise the retention"
         )
 
 
@@ -397,7 +395,7 @@ class RunDiscarded(RunFailed):
 
     def __init__(self, run: int, key: str, *, status: str) -> None:
         self.run, self.key, self.status = run, key, status
-        super().__init__(f"run {run} of key {key!r} has no outputs: it was {status}")
+        super().__init__(f"run {run} of key {key!r} has no outputs, because it was {status}")
 
 
 class AgentChanged(RunFailed):
@@ -515,10 +513,10 @@ class BudgetTooSmall(LimitReached):
         self.budget, self.fixed = budget, fixed
         part = "the instructions and the prompt itself"
         if with_calls:
-            part = "the instructions, the prompt, and the rounds of tool calls that it answers"
+            part = "the instructions, the prompt, and the tool calls that it answers"
         super().__init__(
-            f"the budget of {budget} tokens is smaller than the fixed part ({fixed}): {part}; "
-            "raise the budget, or shorten that part"
+            f"the budget of {budget} tokens is smaller than {part} ({fixed} tokens); raise the "
+            "budget, or shorten that part"
         )
 
 
@@ -533,7 +531,7 @@ class EpochsSpent(PromptAborted, LimitReached):
         self.limit = limit
         super().__init__(
             f"the model was asked {limit} times for one prompt, and no answer was accepted; "
-            "check why its decoder and reasoner reject them, or raise the limit"
+            "check why the decoder or the reasoner rejects them, or raise the limit"
         )
 
 
@@ -585,8 +583,8 @@ class RunPending(Unavailable):
     def __init__(self, run: int, key: str, *, wait_s: float) -> None:
         self.run, self.key, self.wait_s = run, key, wait_s
         super().__init__(
-            f"run {run} of key {key!r} was not over after {wait_s:g} s; it continues, and the same "
-            "ticket, or the same event id, gives its outputs later"
+            f"run {run} of key {key!r} has not ended after {wait_s:g} s; it continues, and its "
+            "ticket or its event id gives its outputs later"
         )
 
 
@@ -608,11 +606,11 @@ class ServerUnreachable(AlveusError, ConnectionError):
 
     def __init__(self, url: str, problem: str, *, idempotency_key: str | None = None) -> None:
         self.url, self.idempotency_key = url, idempotency_key
-        then = "look whether `alveus serve` runs there"
+        then = "check that `alveus serve` runs there"
         if idempotency_key is not None:
             then += (
-                "; whether the change was made is not known: repeated with "
-                f"idempotency_key={idempotency_key!r}, it is made once"
+                "; the change may have been made: repeat it with "
+                f"idempotency_key={idempotency_key!r}, so that it is made once"
             )
         super().__init__(f"{url} {problem}; {then}")
 
@@ -659,8 +657,8 @@ class ScriptEnded(Unusable):
     def __init__(self, name: str, *, answers: int) -> None:
         self.name, self.answers = name, answers
         super().__init__(
-            f"ScriptedChat {name!r} has given all of its {answers} answers and was asked again; "
-            "its `asked` shows the requests; give it more answers, or a function"
+            f"ScriptedChat {name!r} has no answer left after {answers}; pass more answers, or a "
+            "function. Its `asked` shows the requests"
         )
 
 
@@ -688,7 +686,7 @@ class StoreDamaged(Unusable):
         self.path, self.problem = path, problem
         super().__init__(
             f"{'the store' if path is None else path} is damaged: {problem}; restore a backup "
-            "(alveus restore BACKUP); alveus doctor --deep shows which parts are damaged"
+            "(alveus restore BACKUP). alveus doctor --deep shows which parts are damaged"
         )
 
 
@@ -697,9 +695,7 @@ class StoreTooNew(Unusable):
 
     def __init__(self, path: Path | str, *, found: int, known: int) -> None:
         self.path, self.found, self.known = path, found, known
-        super().__init__(
-            f"{path} has schema {found}, this alveus knows up to {known}; upgrade alveus to open it"
-        )
+        super().__init__(f"{path} has schema {found}, alveus knows only {known}; upgrade alveus")
 
 
 class StoreTooOld(Unusable):
@@ -713,7 +709,7 @@ class StoreTooOld(Unusable):
         self.location, self.found, self.needed, self.owner = location, found, needed, owner
         who = "" if owner is None else f"have {owner!r}, who owns the tables, "
         super().__init__(
-            f"{location} has schema {found}, this alveus needs {needed}; {who}run: alveus upgrade"
+            f"{location} has schema {found}, but alveus needs {needed}; {who}run: alveus upgrade"
         )
 
 
@@ -744,7 +740,7 @@ class StrategyFailed(AlveusError):
         self.name, self.set_name = name, set_name
         of = f" of set {set_name!r}" if set_name else ""
         super().__init__(
-            f"the strategy {name!r}{of} {problem}; the set is as it was; correct the strategy, or "
+            f"strategy {name!r}{of} {problem}; the set is unchanged; correct the strategy, or "
             "redefine() the set with another compaction"
         )
 

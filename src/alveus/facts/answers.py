@@ -235,7 +235,7 @@ def checked_facts(answer: object, messages: Sequence[StoredItem]) -> CandidateFa
 def _entries(answer: object, name: str) -> list[object]:
     found = as_dict(answer).get(name)
     if not isinstance(found, list):
-        raise Unfit(f'it is no object whose "{name}" is a list')
+        raise Unfit(f'it is not an object with a list "{name}"')
     return as_list(cast("object", found))
 
 

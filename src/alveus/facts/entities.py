@@ -107,7 +107,9 @@ class EntityNames:
         for other in others:
             checked_name(other, "a name")
             if folded(other) == folded(target):
-                raise InvalidInput(f"{other!r} and {name!r} are the same name already")
+                raise InvalidInput(
+                    f"{other!r} and {name!r} are already the same name; pass another name to merge"
+                )
         for other in others:
             for each in {folded(other): other, **aliases.group(other)}.values():
                 self._point(each, target)
@@ -129,7 +131,7 @@ class EntityNames:
     def split(self, name: str) -> None:
         """Make a name refer to a separate entity again; see `Facts.split`."""
         if folded(checked_name(name, "a name")) not in self.read().targets:
-            raise NotFound(f"{name!r} is no other name of an entity; `merge` makes it one")
+            raise NotFound(f"{name!r} was not merged into another name, so it cannot be split")
         self._set.delete([folded(name)])
 
     def read(self, as_of: AsOf | None = None) -> Aliases:
@@ -258,7 +260,7 @@ class KnownFacts(NamedTuple):
             for one in names if holds(fact, self.when) else ():
                 links.setdefault(one, []).extend((k, n, fact) for k, n in names.items() if k != one)
         if start not in links:
-            raise NotFound(f"no fact that holds names {name!r}")
+            raise NotFound(f"no valid fact names {name!r}")
         found: dict[str, tuple[int, Fact]] = {}
         seen, edge = {start}, [start]
         for step in range(1, most + 1):
@@ -291,9 +293,9 @@ class KnownFacts(NamedTuple):
             key = folded(self.aliases.resolved(checked_name(name, "a name")))
         if key not in by_subject:
             if name is None:
-                raise NotFound("there are no facts that a profile tells")
-            page = f"events and past facts are on the page, about({name!r})"
-            raise NotFound(f"nothing that a profile tells holds about {name!r}; {page}")
+                raise NotFound("there are no valid facts for a profile")
+            page = f"about({name!r}) returns events and past facts"
+            raise NotFound(f"the profile of {name!r} has no valid facts; {page}")
         chosen, taken, left_out = list[Fact](), 0, 0
         latest = by_subject[key][::-1]
         for fact in sorted(latest, key=lambda fact: (TOLD.index(fact.kind), -fact.confirmed)):

@@ -286,7 +286,9 @@ class Facts:
             NotFound: No fact has any of the names.
         """
         if not others:
-            raise InvalidInput("merge takes a name and its other names: merge('Grace', 'Gracie')")
+            raise InvalidInput(
+                "merge() needs a name and its other names, as in merge('Grace', 'Gracie')"
+            )
         self._names.merge(checked_name(name, "a name"), others)
         return self.about(name)
 
@@ -398,7 +400,7 @@ def names_of_learnings(learnings: Sequence[str | LearnReport]) -> list[str]:
             one.learnings if isinstance(one, LearnReport) else [checked_name(one, "a learning")]
         )
     if not names:
-        raise InvalidInput("undo takes ids of learnings, or what learn returned")
+        raise InvalidInput("undo() needs the ids of learnings, or reports of learn()")
     return [*dict.fromkeys(names)]
 
 

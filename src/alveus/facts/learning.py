@@ -123,7 +123,7 @@ class LearnOptions:
         counted(self.tries, "tries")
         counted(self.at_least, "at_least")
         if not isinstance(self.idle, timedelta) or self.idle < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"idle is a timedelta of 0 or more, not {self.idle!r}")
+            raise InvalidInput(f"idle must be a timedelta of 0 or more, not {self.idle!r}")
         if self.calls_per_hour is not None:
             counted(self.calls_per_hour, "calls_per_hour")
         choice(self.skipped, "skipped", "leave", "retry")
@@ -156,7 +156,7 @@ def cost_of_learning(
 ) -> LearningCost:
     """Return the cost of `learn`; change nothing."""
     check_model(model)
-    what = "cost takes a conversation, as key.conversation(…) is"  # only `learn` adds texts
+    what = "cost() needs a conversation, such as key.conversation(…)"  # only `learn` adds texts
     checked_kind(conversation, ConversationMemory, what)
     ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), conversation)
     return _Learner(engine, ref, model, checked_options(options)).cost()
@@ -197,7 +197,7 @@ def conversation_of(learned: ConversationMemory, source: Source) -> SetRef:
         if source.ref.scope != learned.ref.scope:
             raise InvalidInput(
                 f"conversation {source.name!r} belongs to key {source.ref.scope.key!r}, not to "
-                f"{key!r}; call learn of its key"
+                f"{key!r}; call learn() of its key"
             )
         return source.ref
     learned.add([_identified(one) for one in _listed(source)])
@@ -209,7 +209,7 @@ def _listed(source: object) -> list[Mapping[str, Any]]:
         return [_message(cast("object", source))]
     if isinstance(source, bytes) or not isinstance(source, Iterable):
         kind = type(source).__name__
-        raise InvalidInput(f"learn takes a conversation, messages or texts, not {kind}")
+        raise InvalidInput(f"learn() needs a conversation, messages or texts, not {kind}")
     return [_message(one) for one in cast("Iterable[object]", source)]
 
 
@@ -221,7 +221,7 @@ def _message(given: object) -> Mapping[str, Any]:
     if isinstance(given, Message):
         return given.to_dict()
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"a message is a dict or a text, not {type(given).__name__}")
+        raise InvalidInput(f"a message must be a dict or a text, not {type(given).__name__}")
     return cast("Mapping[str, Any]", given)
 
 
@@ -654,6 +654,9 @@ class _CountedModel(ChatModel):
         """See `ChatModel.complete`."""
         if self._budget is not None and not self._budget():
             self.is_spent = True
-            raise ModelUnavailable(self.name, "all calls of this hour were made (calls_per_hour)")
+            raise ModelUnavailable(
+                self.name,
+                "its limit of calls per hour (calls_per_hour) is reached; try again later",
+            )
         self.calls += 1
         return self._model.complete(messages, **options)

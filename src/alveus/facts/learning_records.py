@@ -339,7 +339,7 @@ class LearningRecords:
             if stored is None:
                 raise NotFound(f"key {self.scope.key!r} has no learning {name!r}")
             if _value(stored)["undone"]:
-                raise NotFound(f"learning {name!r} of key {self.scope.key!r} was undone before")
+                raise NotFound(f"learning {name!r} of key {self.scope.key!r} is already undone")
         found = [stored for stored in notes if stored is not None]
         return [_changes(stored) for stored in sorted(found, key=lambda one: one.first)]
 
@@ -465,7 +465,9 @@ def check_note(item: Item) -> None:
     if not isinstance(item.value, dict) or not all(
         name in found and _has_form(found[name], part) for name, part in form.items()
     ):
-        raise InvalidInput(f"{str(item.id)!r} is no note of learning as alveus writes it")
+        raise InvalidInput(
+            f"item {str(item.id)!r} is not a record of learning; delete it or correct its value"
+        )
 
 
 def _has_form(value: object, form: object) -> bool:

@@ -67,7 +67,9 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         names = {"user": user_name, "agent": agent_name, "run": run_name}
         self._names = {name: value for name, value in names.items() if value}
         if not self._names:
-            raise InvalidInput("one of agent_name, user_name and run_name is needed")
+            raise InvalidInput(
+                "agent_name, user_name and run_name are all empty; pass at least one of them"
+            )
         OpenedMemory.__init__(self, memory)
         first, name = next(iter(self._names.items()))
         self._key = self.memory.key(key or identity_key(KINDS[first], name))

@@ -74,7 +74,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         key: str | None = None,
     ) -> None:
         if not user_id.strip():
-            raise InvalidInput("user_id must say whose memory it is; it is empty")
+            raise InvalidInput("user_id is empty; pass the id of the user")
         choice(mode, "mode", *MODES)
         super().__init__(memory)
         self._key = self.memory.key(key or identity_key("agentscope.user", user_id))

@@ -190,8 +190,8 @@ class TextEmbedder:
         """Return a vector per text, each of length one."""
         if not self._embedder.dimensions:
             raise InvalidInput(
-                f"embedder {self._embedder.name!r} has no vectors, which CrewAI needs; "
-                "open the memory with another one"
+                f"embedder {self._embedder.name!r} makes no vectors, but CrewAI needs them; "
+                "open the memory with another embedder"
             )
         vectors = self._embedder.embed(list(texts))
         with self._lock:
@@ -210,8 +210,8 @@ class TextEmbedder:
             text = self._texts.get(_digest(vector))
         if text is None:
             raise InvalidInput(
-                "the vector that is searched for is none that this storage embedded; "
-                "pass its embedder: Memory(storage=storage, embedder=storage.embedder)"
+                "the vector was not made by the embedder of this storage; pass that embedder: "
+                "Memory(storage=storage, embedder=storage.embedder)"
             )
         return text
 

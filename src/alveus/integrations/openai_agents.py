@@ -101,9 +101,7 @@ class AlveusSession(OpenedMemory):
             isinstance(item, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] - the same
             for item in items
         ):
-            raise InvalidInput(
-                f"add_items takes a list of items, each a dict, not {short_repr(items)}"
-            )
+            raise InvalidInput(f"add_items() needs a list of dicts, not {short_repr(items)}")
         made = [
             valid_item(Item(value=dict(item), text=_text(item), role=_role(item))) for item in items
         ]
@@ -149,7 +147,7 @@ def _settings(given: Any) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
     if hasattr(given, "resolve"):
         return given
     if not isinstance(given, Mapping | None):
-        raise InvalidInput(f"session_settings is a SessionSettings, not {short_repr(given)}")
+        raise InvalidInput(f"session_settings must be a SessionSettings, not {short_repr(given)}")
     try:
         from agents.memory import SessionSettings
     except ImportError:
@@ -164,7 +162,7 @@ def _settings(given: Any) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
     try:
         return SessionSettings(**settings)
     except (TypeError, ValueError) as problem:
-        raise InvalidInput(f"session_settings: {problem}") from problem
+        raise InvalidInput(f"session_settings cannot be used: {problem}") from problem
 
 
 def _role(item: Mapping[str, Any]) -> str | None:

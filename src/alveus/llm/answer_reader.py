@@ -574,7 +574,7 @@ def read_json(answer: object) -> object:
             raise
     values = {json.dumps(one, sort_keys=True): one for one in found}
     if len(values) > 1:
-        raise Unfit(f"it has {len(values)} pieces of JSON that differ; give one")
+        raise Unfit(f"it contains {len(values)} different JSON values; write one")
     return found[0]
 
 
@@ -648,7 +648,7 @@ def _parsed(text: str) -> object:
     except Unfit:
         raise
     except ValueError as error:
-        raise Unfit("it has a number with too many digits") from error
+        raise Unfit("a number in it has too many digits") from error
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

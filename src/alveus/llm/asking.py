@@ -91,7 +91,7 @@ def said_by(model: str, answer: str) -> str:
     """
     text = answer_text(answer)
     if answer.strip() and not text.strip():
-        raise ModelAnswerInvalid(model, "its answer has thoughts and nothing else")
+        raise ModelAnswerInvalid(model, "its answer has only thoughts and no text")
     return text
 
 

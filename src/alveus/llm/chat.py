@@ -265,7 +265,7 @@ def checked_messages(
         kind = type(messages).__name__
         raise InvalidInput(f"{what} must be a list of dicts with role and content, not {kind}")
     if not messages:
-        raise InvalidInput(f"{what} must hold at least one message")
+        raise InvalidInput(f"{what} must contain at least one message")
     listed = cast("Sequence[object]", messages)
     return tuple(_message(m, f"{what}[{at}]", images=images) for at, m in enumerate(listed))
 
@@ -277,7 +277,10 @@ def _message(message: object, where: str, *, images: bool) -> ModelMessage:
         raise InvalidInput(f"{where} must be a dict, not {type(message).__name__}")
     given = cast("Mapping[object, object]", message)
     if unknown := [key for key in given if key not in ModelMessage.__annotations__]:
-        raise InvalidInput(f"{where} has {unknown[0]!r}; it can have role, content, name and urls")
+        raise InvalidInput(
+            f"{where} has an unknown field {unknown[0]!r}; the fields are role, content, name "
+            "and urls"
+        )
     role = given.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise InvalidInput(f"the role of {where} must be one of {', '.join(ROLES)}")
@@ -333,7 +336,7 @@ def _schema(schema: object) -> Mapping[str, object]:
     try:
         return json.loads(json.dumps(schema, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"json_schema must be JSON: {error}") from error
+        raise InvalidInput(f"json_schema must be JSON ({error})") from error
 
 
 def _stops(stop: object) -> tuple[str, ...]:
@@ -342,7 +345,7 @@ def _stops(stop: object) -> tuple[str, ...]:
     listed = enumerate(cast("Sequence[object]", stop))
     texts = tuple(encodable(text, f"stop[{at}]") for at, text in listed)
     if "" in texts:
-        raise InvalidInput("stop has an empty text, at which every answer would end")
+        raise InvalidInput("stop contains an empty text, which would end every answer; remove it")
     return texts
 
 
@@ -401,6 +404,6 @@ def checked_reranker(given: object) -> None:
         return
     if not isinstance(given, Reranker) or isinstance(given, type):
         raise InvalidInput(
-            f"reranker must be an object with a method rerank, not {short_repr(given)}"
+            f"reranker must be an object with a method rerank(), not {short_repr(given)}"
         )
     candidates_of(given)

@@ -70,11 +70,11 @@ class Dialect:
     def __post_init__(self) -> None:
         """Refuse fields that cannot be sent."""
         if self.json not in {"schema", "object", "words"}:
-            raise InvalidInput(f"json must be schema, object or words, not {self.json!r}")
+            raise InvalidInput(f"json must be 'schema', 'object' or 'words', not {self.json!r}")
         try:
             json.dumps(dict(self.extra), allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"extra must be a dict of JSON: {error}") from error
+            raise InvalidInput(f"extra must be a dict of JSON ({error})") from error
 
     def fields(self, request: ChatRequest) -> dict[str, object]:
         """Return the fields of a request's body, without model and messages."""
@@ -301,19 +301,19 @@ class OpenAIChat(ChatModel):
         """Return a client of the package `openai`, not connected yet."""
         if find_spec("openai") is None:
             raise ModelMissing(
-                f"the model {self._model!r} needs the package openai, which is not installed; run: "
-                "pip install 'alveus[openai]' (ScriptedChat works without)"
+                f"model {self._model!r} needs the package openai, which is not installed; run: "
+                "pip install 'alveus[openai]'. For tests without it, use ScriptedChat"
             )
         key = self._api_key or os.environ.get("OPENAI_API_KEY", "")
         if not key:
             raise ModelMissing(
-                f"the model {self._model!r} needs a key: set OPENAI_API_KEY or pass api_key= (any "
-                "word, for a server that wants none); ScriptedChat works without"
+                f"model {self._model!r} needs a key: set OPENAI_API_KEY or pass api_key=; if "
+                "the server needs no key, pass any word. For tests, use ScriptedChat"
             )
         if not fits_header(key):
             raise ModelMissing(
-                f"the key of the model {self._model!r} has characters that no HTTP header can "
-                "carry, such as spaces or an end of line: check OPENAI_API_KEY or api_key="
+                f"the key of model {self._model!r} contains a space, a line end or another "
+                "character that HTTP headers cannot hold; check OPENAI_API_KEY or api_key="
             )
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
         _host(base_url)
@@ -398,7 +398,7 @@ class _Connected:
         """Return the error of a call after `close`, or None before `close`."""
         if not self.closing.is_set():
             return None
-        return ModelClosed(f"the client of the model {model!r} was closed; make a new one")
+        return ModelClosed(f"the client of model {model!r} was closed; make a new one")
 
 
 def _sent(message: ModelMessage) -> dict[str, object]:

@@ -58,7 +58,7 @@ class HttpReranker:
     ) -> None:
         self._url = server_url(url, "url")
         if protocol not in (None, "cohere", "tei"):
-            raise InvalidInput(f'protocol must be "cohere" or "tei", not {protocol!r}')
+            raise InvalidInput(f"protocol must be 'cohere' or 'tei', not {protocol!r}")
         self._model, self._key, self._timeout_s = model, api_key, timeout_s
         self._speaks_tei = protocol == "tei" or (protocol is None and model is None)
         self.candidates = candidates
@@ -109,7 +109,7 @@ def _scores(answer: object, number: int) -> list[float]:
     except (KeyError, TypeError, ValueError):
         found.clear()
     if sorted(found) != list(range(number)) or not all(map(isfinite, found.values())):
-        raise RerankerFailed("the re-ranker's server gave not one score for each text")
+        raise RerankerFailed("the server of the re-ranker did not return one score for each text")
     return [found[at] for at in range(number)]
 
 

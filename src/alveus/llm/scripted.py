@@ -47,9 +47,11 @@ class ScriptedChat(ChatModel):
         takes_images: bool = False,
     ) -> None:
         if isinstance(answers, str):
-            raise InvalidInput("answers must be a list of answers, or a function; not a str")
+            raise InvalidInput("answers must be a list of answers or a function, not a str")
         if not (callable(answers) or isinstance(answers, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"answers must be a list, or a function; not {short_repr(answers)}")
+            raise InvalidInput(
+                f"answers must be a list of answers or a function, not {short_repr(answers)}"
+            )
         self._answers = answers if callable(answers) else tuple(answers)
         self._name, self._meter, self._takes_images = name, Meter(), takes_images
         self._lock, self._requests = FreshLock(), list[ChatRequest]()

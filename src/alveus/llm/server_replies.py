@@ -91,7 +91,7 @@ def read_body(model: str, body: bytes, headers: Mapping[str, str]) -> ServerRepl
     check_report(model, found, choice, headers, is_answer=isinstance(message, dict))
     if not isinstance(message, dict):
         _check_filters(model, found)
-        raise ModelUnavailable(model, "its server answered without choices; try again later")
+        raise ModelUnavailable(model, "the answer of its server has no choices; try again later")
     answered = cast("dict[str, object]", message)
     reply = ServerReply(
         text=content_text(answered.get("content")),
@@ -122,11 +122,11 @@ def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
         given = reply.structured or ""
     text = answer_text(given)
     if not text.strip() and reply.finish == "length":
-        raise unusable(model, "ended at its limit of tokens before it said anything")
+        raise unusable(model, "reached its limit of tokens without a text")
     if not text.strip():
-        raise unusable(model, "has thoughts and nothing else" if given.strip() else "has no text")
+        raise unusable(model, "has only thoughts and no text" if given.strip() else "has no text")
     if asked_json and reply.finish == "length":
-        raise unusable(model, "was cut at its limit of tokens, so it is not whole JSON")
+        raise unusable(model, "was cut at its limit of tokens, so its JSON is incomplete")
     return _encodable(model, text)
 
 
@@ -299,7 +299,9 @@ class Streamed:
                 return self._whole()
             raise ModelUnavailable(self._model, "its answer was cut off in the middle")
         if not (self._said or self._finish or self._refused):
-            raise ModelUnavailable(self._model, "its server streamed no choices; try again later")
+            raise ModelUnavailable(
+                self._model, "the stream of its server has no choices; try again later"
+            )
         rest = self._noted(self._reader.end())
         text = "said" if self._has_answered else "<think>" if self._said else None
         whole = ServerReply(text, self._finish, refused=self._refused, usage=Usage())
@@ -363,13 +365,13 @@ def _object(model: str, data: bytes, headers: Mapping[str, str]) -> Mapping[str,
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one, too
         is_named = "json" not in kind and "event-stream" not in kind
         named = _named(kind) if is_named else "broken" if data.strip() else "empty"
-        problem = f"its server sent no answer: a body that is {named}, not JSON"
+        problem = f"its server sent a body that is {named}, not JSON"
         problem = f"{problem}; try again later, and check base_url= if it stays so"
         raise ModelUnavailable(model, problem) from error
     if isinstance(found, list) and len(cast("list[object]", found)) == 1:  # Google's failures
         found = cast("list[object]", found)[0]
     if not isinstance(found, dict):
-        raise ModelUnavailable(model, "its server sent no answer: JSON that is not an object")
+        raise ModelUnavailable(model, "its server sent JSON that is not an object")
     return cast("dict[str, object]", found)
 
 
@@ -411,5 +413,5 @@ def _encodable(model: str, text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise unusable(model, "has a lone surrogate, which is not text") from None
+        raise unusable(model, "contains a lone surrogate, which is not valid text") from None
     return text

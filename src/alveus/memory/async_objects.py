@@ -434,7 +434,9 @@ class AsyncBatch(AsyncSets[KeyBatch]):
     def sync(self) -> KeyBatch:  # pyright: ignore[reportIncompatibleVariableOverride] - not before the block
         """The sync batch that runs the calls; raises `Unusable` before the block begins."""
         if self._entered is None:
-            raise Unusable("a batch is used inside its async with block")
+            raise Unusable(
+                "a batch works only inside its `async with` block; call batch() in `async with`"
+            )
         return self._entered
 
     async def __aenter__(self) -> Self:

@@ -122,7 +122,7 @@ class Blocks:
             TooLarge: The new text would be longer than the block's limit.
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"block {name!r}: a line is a text, not {short_repr(text)}")
+            raise InvalidInput(f"block {name!r}: a line must be a text, not {short_repr(text)}")
         return self._edit(name, lambda before: f"{before}\n{text}" if before else text)
 
     def replace(self, name: str, old: str, new: str) -> str:
@@ -133,13 +133,15 @@ class Blocks:
             TooLarge: The new text would be longer than the block's limit.
         """
         if not isinstance(old, str) or not old:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"block {name!r}: old is the text to replace, not {short_repr(old)}")
+            raise InvalidInput(
+                f"block {name!r}: old must be a text to replace, not {short_repr(old)}"
+            )
 
         def replaced(before: str) -> str:
             if (times := before.count(old)) != 1:
                 raise InvalidInput(
-                    f"block {name!r} has the text to replace {times} times, not once; read the "
-                    "block, and pass more of the words around it"
+                    f"block {name!r} contains the text to replace {times} times, not once; read "
+                    "the block, and pass more of the words around the text"
                 )
             return before.replace(old, new)
 
@@ -157,11 +159,11 @@ class Blocks:
         before = "" if found is MISSING else _text(found, name)
         after = change(before)
         if not isinstance(after, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"block {name!r} takes a text, not {type(after).__name__}")
+            raise InvalidInput(f"block {name!r} must be a text, not {type(after).__name__}")
         if len(after) > (most := self.limit(name)) and len(after) > len(before):
             raise TooLarge(
-                f"block {name!r} would have {len(after):,} characters, and may have {most:,}; "
-                "say less, or rewrite it shorter"
+                f"block {name!r} would have {len(after):,} characters; at most {most:,} are "
+                "accepted: shorten the text, or rewrite the block"
             )
         if after != before:
             self._tree.update(path, after, expected=found)
@@ -228,5 +230,5 @@ def _text(found: object, name: str) -> str:
     if isinstance(found, str):
         return found
     what = "an object" if isinstance(found, MemoryObject | Node) else "another value"
-    problem = f"a block is a text, but {what} is here; delete it from exact memory first"
+    problem = f"a block must be a text, but {what} is here; delete it from exact memory first"
     raise TreeConflict(".".join(_path(name)), problem)

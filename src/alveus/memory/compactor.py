@@ -87,7 +87,7 @@ class Compactor:
         everything: bool = False,
     ) -> None:
         if at is not None and (type(at) not in (int, float) or not 0 < at <= 1):
-            raise InvalidInput(f"at must be a share above 0 and up to 1, not {short_repr(at)}")
+            raise InvalidInput(f"at must be above 0, at most 1, not {short_repr(at)}")
         if hours is not None and not are_hours(hours):
             raise InvalidInput(
                 f"hours must be two hours of the day, such as (1, 5), not {short_repr(hours)}"
@@ -142,7 +142,7 @@ class Compactor:
         """
         if not isinstance(every, timedelta) or not timedelta(0) < every <= MOST_EVERY:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"every must be a timedelta above 0, up to a year, not {short_repr(every)}"
+                f"every must be a timedelta above 0, at most a year, not {short_repr(every)}"
             )
         flag(watch, "watch")
         report = checked_progress(progress, "a Look") or _no_report

@@ -218,7 +218,7 @@ class OwnerSets:
         """Return the sets with these names or this prefix; if both are None, return the scope."""
         if prefix is not None:
             if sets is not None:
-                raise InvalidInput("search takes sets or prefix=, one of them")
+                raise InvalidInput("search() takes sets or prefix=, not both")
             sets = self.sets(prefix=prefix)
         if sets is None:
             return self._scope
@@ -547,7 +547,7 @@ class KeyMemory(KeySets, Prompts):
             KeyBusy: Other writers changed the same data for `wait_s`, or a run kept the key busy.
             StaleItem: *change* required the same outdated version twice.
         """
-        checked_function(change, "commit takes a function of a batch")
+        checked_function(change, "commit() needs a function of a batch")
         backoff, stale = Backoff(self._scope, self._engine.wait_s), ""
         while True:
             batch, is_committing = self.batch(idempotency_key=idempotency_key), False
@@ -615,7 +615,7 @@ class KeyBatch(KeySets, Prompts):
         if self._tree is not None:
             raise Unusable(SECOND_BLOCK)
         if self._engine.store.read_only:
-            raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
+            raise StoreReadOnly("a batch needs a writable memory; open it without mode='ro'")
         store, now = self._engine.store, self._engine.clock()
         head = store.head(self._scope)  # read first: after the look-up it may be this op's commit
         first = self._op and store.commit_of_op(self._op, request=None, label=self._label)

@@ -265,8 +265,8 @@ def alone_with_file(folder: Path, *, wait_s: float) -> Generator[None]:
                 if time.monotonic() > deadline:
                     holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
                     raise StoreBusy(
-                        f"{str(folder).removesuffix('.alveus')} is being re-embedded by process "
-                        f"{holder}; wait until that has ended, then try again"
+                        f"process {holder} is embedding {str(folder).removesuffix('.alveus')} "
+                        "again; try again when that process has ended"
                     ) from None
             time.sleep(POLL_S)
         os.pwrite(lock, f"{os.getpid():<20}".encode(), 0)
@@ -312,7 +312,10 @@ def reindex(
         changes += [] if new == (old or "") else [(name, old, new)]
     owners = (Scope(space, "a key"), Scope(knowledge, None))  # they include sets added meanwhile
     if not store.use_staged_vectors(numbers, notes=changes, scopes=owners):
-        raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
+        raise Conflict(
+            f"another process changed the embedder of space {space!r} meanwhile; check the "
+            "embedder, and try again"
+        )
     store.put_note(STAGING, None, expected=store.note(STAGING))
     return done
 

@@ -193,7 +193,7 @@ class Memory:
             StoreBusy: A process has the store open.
             Unsupported: The store is in RAM, or on a server.
         """
-        source = Path(file_path(backup, "a backup is named by a path"))
+        source = Path(file_path(backup, "the target of a backup must be a path"))
         # Check before `open_store`, which creates a missing store; a missing store needs a full
         # check.
         is_path = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -495,9 +495,9 @@ class Memory:
         known = self._engine.clock.settle()
         if until > known + CLOCK_STEP_US:
             raise InvalidInput(
-                f"before={before} is later than {moment(known)}, up to which the time of this "
-                "store is corroborated; nothing was removed: set the clock right or, if it is, "
-                "try again when the store has been in use for a day"
+                f"before={before} is later than {moment(known)}, the latest time that this "
+                "store can confirm; nothing was removed. Set the clock right; if it is right, "
+                "try again after a day of use"
             )
         until = min(until, known - SWEEP_AFTER_US)
         after: int | None = 0
@@ -575,9 +575,9 @@ class Memory:
             Unsupported: The store is in RAM, or on a server.
         """
         file = file_of(self._engine.store, "back up")
-        target = Path(file_path(path, "a backup is named by a path"))
+        target = Path(file_path(path, "the target of a backup must be a path"))
         if os.path.lexists(target):  # a path that is too long fails in the store
-            raise InvalidInput(f"{target} exists; choose another path, or move it away")
+            raise InvalidInput(f"{target} already exists; pass another path, or move the file away")
         file.backup(target)
 
     def close(self) -> None:
@@ -645,7 +645,7 @@ class RemoteMemory(Memory):
         from alveus.memory.remote.codecs import from_json
 
         if before is not None:
-            raise unsupported("memory.receipts(before=)", "give a limit of up to 1,000")
+            raise unsupported("memory.receipts(before=)", "pass limit=, at most 1,000")
         most = counted(limit, "limit", least=0, most=1_000)
         page = self._connection.get("/v1/receipts", space=self._space, limit=max(1, most))
         return [from_json(Receipt, each) for each in page["receipts"][:most]]
@@ -667,18 +667,20 @@ class RemoteMemory(Memory):
     @property
     def embedder(self) -> NoReturn:
         """Raise `Unsupported`: the server embeds."""
-        raise unsupported("memory.embedder", "`alveus serve --embedder` chooses it")
+        raise unsupported("memory.embedder", "`alveus serve --embedder` sets the embedder")
 
-    settle = refused("memory.settle", "a search says in `partial` whether items wait for vectors")
-    stats = refused("memory.stats", "ask GET /v1/stats")
-    sweep = refused("memory.sweep", "the server's file is swept as it is written to")
+    settle = refused(
+        "memory.settle", "`partial` of a search result is true while items wait for vectors"
+    )
+    stats = refused("memory.stats", "request GET /v1/stats")
+    sweep = refused("memory.sweep", "the server sweeps its file while it writes")
     shrink = refused("memory.shrink", "run `alveus shrink` on the server's machine")
     backup = refused("memory.backup", "run `alveus backup` on the server's machine")
     prune_history = refused("memory.prune_history")
     scrub = refused("memory.scrub", "run `alveus scrub` on the server's machine")
-    receipt = refused("memory.receipt", "ask GET /v1/receipts")
-    subscribe = refused("memory.subscribe", "events of runs are sent where they run")
-    on_compaction = refused("memory.on_compaction", "ask GET /v1/compactions")
+    receipt = refused("memory.receipt", "request GET /v1/receipts")
+    subscribe = refused("memory.subscribe", "subscribe in the process that runs the agent")
+    on_compaction = refused("memory.on_compaction", "request GET /v1/compactions")
 
 
 def unsealed_sets(memory: Memory) -> int:

@@ -157,10 +157,10 @@ class ToolSchema:
             try:
                 arguments = json.loads(arguments or "{}")
             except ValueError as error:
-                raise InvalidInput(f"{self.name}: the arguments are no JSON ({error})") from None
+                raise InvalidInput(f"{self.name}: the arguments are not JSON ({error})") from None
         if not isinstance(arguments, Mapping):
             raise InvalidInput(
-                f"{self.name}: arguments must be an object of names, not {short_repr(arguments)}"
+                f"{self.name}: the arguments must be a JSON object, not {short_repr(arguments)}"
             )
         given = {
             str(name): value
@@ -169,8 +169,8 @@ class ToolSchema:
         }
         if unknown := given.keys() - self.parameters.keys():
             raise InvalidInput(
-                f"{self.name}: there is no argument {short_repr(min(unknown))}; it takes "
-                f"{', '.join(self.parameters)}"
+                f"{self.name}: there is no argument {short_repr(min(unknown))}; the arguments "
+                f"are {', '.join(self.parameters)}"
             )
         for name, parameter in self.parameters.items():
             if name not in given:
@@ -307,7 +307,7 @@ def _names(given: object, what: str) -> tuple[str, ...]:
 def _purpose(what: object) -> str:
     """Return the purpose of a block, if it is a text; raise `InvalidInput` otherwise."""
     if not isinstance(what, str):
-        raise InvalidInput(f"a block's purpose is a text, not {short_repr(what)}")
+        raise InvalidInput(f"the purpose of a block must be a text, not {short_repr(what)}")
     return what
 
 
@@ -412,7 +412,7 @@ class MemoryTools:
         """
         if name not in self._tools:
             return ToolAnswer(
-                f"There is no tool {quoted(str(name))}; there are {', '.join(self._tools)}.",
+                f"There is no tool {quoted(str(name))}; the tools are {', '.join(self._tools)}.",
                 is_error=True,
             )
         schema, call = self._tools[name]
@@ -478,12 +478,12 @@ class MemoryTools:
         sets, name = self._owner.long_term_memory, self._set if set is None else set
         counts = sets.sets(counts=True)
         if set is not None and set not in counts:
-            raise NotFound(f"there is no set {set!r}; there are: {_counted(counts)}")
+            raise NotFound(f"there is no set {set!r}; the sets are {_counted(counts)}")
         last = after if after is None else after.removeprefix(f"{name}/") or after
         try:
             items = sets.set(name).list(limit=limit + 1, after=last, newest_first=True)
         except NotFound as error:  # `after` does not exist
-            raise NotFound(f"{error}; list without after begins with the newest") from None
+            raise NotFound(f"{error}; leave out `after` to begin with the newest") from None
         shown = items[:limit]
         order = f", the newest first. {_DATA}" if items else "."
         lines = [f"{_counted({name: counts.get(name, 0)})}{order}"]
@@ -555,7 +555,7 @@ class MemoryTools:
         for set_name, wanted in candidates:
             if (found := sets.set(set_name)).get(wanted) is not None:
                 return found, wanted
-        raise NotFound(f"there is no memory {shown_id!r}; recall shows the ids of those there are")
+        raise NotFound(f"there is no memory {shown_id!r}; recall shows the ids of memories")
 
     def _update_block(
         self,

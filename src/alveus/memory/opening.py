@@ -99,7 +99,8 @@ class OpenSettings:
         for name in ("token", "timeout_s"):
             if getattr(self, name) is not None:
                 raise InvalidInput(
-                    f"{name}= is for the url of a server of alveus, http://host:port"
+                    f"{name}= needs the URL of an alveus server, http://host:port; leave it out "
+                    "for other memories"
                 )
         checked_kind(self.limits, Limits | None, "limits must be a Limits(items=…, bytes=…)")
         checked_kind(self.short_term_ttl, Ttl | None, "short_term_ttl must be a Ttl(after=…)")
@@ -115,7 +116,10 @@ def refuse_for_server_only(**given: object) -> None:
     """Raise `InvalidInput` if an option is passed that applies only to ``http://`` URLs."""
     for name, value in given.items():
         if value is not None:
-            raise InvalidInput(f"{name}= is for the url of a server of alveus, http://host:port")
+            raise InvalidInput(
+                f"{name}= needs the URL of an alveus server, http://host:port; leave it out for "
+                "other memories"
+            )
 
 
 def check_settings(
@@ -153,10 +157,13 @@ def open_store(
         raise InvalidInput(
             f"wait_s must be a number of seconds from 0 to a year, not {short_repr(wait_s)}"
         )
-    location = file_path(url, "a memory is opened by a path, a URL, or ':memory:'")
+    location = file_path(url, "the location of a memory must be a path, a URL, or ':memory:'")
     if location == ":memory:":
         if mode == "ro":
-            raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
+            raise StoreReadOnly(
+                "a memory in RAM starts empty, so it cannot be opened read-only; leave out "
+                "mode='ro'"
+            )
         from alveus.store.ram import RamStore
 
         return RamStore()
@@ -193,8 +200,8 @@ def check_access(store: Store, space: str, knowledge: str) -> None:
     """
     if store.note(UNFINISHED_NOTE) is not None:
         raise Unusable(
-            f"{store.location} is a migration that was not finished; run the same "
-            "alveus migrate again"
+            f"{store.location} is an unfinished migration; repeat the same `alveus migrate` to "
+            "finish it"
         )
     if is_server(store.location):
         _of_server(store).check_access(space, knowledge)
@@ -242,8 +249,8 @@ def file_of(store: Store, purpose: str) -> SqliteStore:
     file = sqlite_store(store)
     if file is None:
         raise Unsupported(
-            f"{store.location} has no file to {purpose}; a server has separate tools, pg_dump and "
-            "pg_restore (docs/postgres.md); of RAM, export() a copy"
+            f"{store.location} has no file to {purpose}; for a server use pg_dump and "
+            "pg_restore (docs/postgres.md), for a memory in RAM export()"
         )
     return file
 
@@ -296,9 +303,9 @@ def file_path(path: object, what: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"{what}; {short_repr(text)} is no UTF-8, as SQLite needs it") from None
+        raise InvalidInput(f"{what}; {short_repr(text)} is not valid UTF-8") from None
     if "\0" in text:
-        raise InvalidInput(f"{what}; {short_repr(text)} holds a NUL, which no path can")
+        raise InvalidInput(f"{what}; {short_repr(text)} contains a NUL character")
     return text
 
 
@@ -455,7 +462,8 @@ def grants(url: str) -> list[RoleGrants]:
 def _server_store(url: str) -> PostgresStore:
     if not is_server(url):
         raise InvalidInput(
-            "only a server has users; who may use a file is up to its permissions: chmod 600 FILE"
+            "users exist only on a server, as in postgresql://…; for a file, set its "
+            "permissions: chmod 600 FILE"
         )
     return _of_server(open_store(url, wait_s=WAIT_S))
 
@@ -469,7 +477,7 @@ def empty_engine() -> Engine:
 
 # --- a memory behind a server --------------------------------------------------------------------
 
-INSTEAD = "open the server's file or database itself, or do it on the server's machine"
+INSTEAD = "open the server's file or database, or run it on the server's machine"
 
 
 def refused(what: str, instead: str = INSTEAD) -> Callable[..., NoReturn]:
@@ -488,7 +496,7 @@ def unsupported(what: str, instead: str = INSTEAD) -> Unsupported:
         what: The name of the call.
         instead: What the user can do instead.
     """
-    return Unsupported(f"{what} is not done over HTTP; {instead}")
+    return Unsupported(f"{what} is not available over HTTP; {instead}")
 
 
 class _NoStore:
@@ -499,7 +507,7 @@ class _NoStore:
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise `Unsupported`."""
-        raise unsupported(f"what needs the store itself (its {name})")
+        raise unsupported(f"a call that needs the store (its {name})")
 
 
 def no_engine(timezone: Zone) -> Engine:

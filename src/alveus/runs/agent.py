@@ -122,15 +122,17 @@ def action(
         InvalidInput: An argument is not an event class, or a setting cannot be used.
     """
     if not events:
-        raise InvalidInput("@action needs the classes of its events: @action(InputEvent)")
+        raise InvalidInput("@action needs the classes of its events, as in @action(InputEvent)")
     for kind in events:
         if not (isinstance(kind, type) and issubclass(kind, Event)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                "@action takes subclasses of Event, as in @action(InputEvent), not "
+                "@action needs subclasses of Event, as in @action(InputEvent), not "
                 f"{short_repr(kind)}"
             )
         if kind is Event:
-            raise InvalidInput("@action(Event): name a class of your own: class MyEvent(Event): …")
+            raise InvalidInput(
+                "@action cannot take Event itself; define a subclass: class MyEvent(Event): …"
+            )
     _check_settings(when, on_error, retry, adapt)
     if retry is not None:
         on_error = "retry"
@@ -139,10 +141,10 @@ def action(
     def mark(function: F) -> F:
         plain = _plain(function)
         if not callable(plain):
-            raise InvalidInput(f"@action marks functions, not {function!r}")
+            raise InvalidInput(f"@action must mark a function, not {function!r}")
         if _MARK in getattr(plain, "__dict__", {}):
             raise InvalidInput(
-                f"{function!r} is an action already; name all its events in one @action(…)"
+                f"{function!r} is already an action; pass all its events to one @action(…)"
             )
         put_mark(plain, _MARK, marked, decorator="@action")
         return function
@@ -170,12 +172,12 @@ def _check_settings(when: object, on_error: object, retry: object, adapt: object
         if function is not None and not callable(function):
             raise InvalidInput(f"{name} must be a function, not {function!r}")
     if inspect.iscoroutinefunction(when):
-        raise InvalidInput(f"when must be a plain function, not async as {when!r} is")
+        raise InvalidInput(f"when must be a plain function, but {when!r} is async")
     if on_error is not None:
         choice(on_error, "on_error", *_SETTINGS["on_error"])
     checked_kind(retry, Retry | None, "retry must be a Retry(…)")
     if retry is not None and on_error not in (None, "retry"):
-        raise InvalidInput(f"retry goes with on_error='retry', and not with {on_error!r}")
+        raise InvalidInput(f"retry needs on_error='retry', not {on_error!r}")
 
 
 class Learn:
@@ -318,7 +320,10 @@ class DispatchTable:
         actions: dict[str, BoundAction] = {}
         for bound in _actions(instance):
             if bound.name in actions:
-                raise InvalidInput(f"agent {_title(instance)} has two actions named {bound.name!r}")
+                raise InvalidInput(
+                    f"agent {_title(instance)} has two actions with the name {bound.name!r}; "
+                    "rename one of them"
+                )
             actions[bound.name] = bound
         if not actions:
             raise InvalidInput(
@@ -328,7 +333,9 @@ class DispatchTable:
         types: dict[str, type[Event]] = {}
         for kind in (InputEvent, OutputEvent, *(e for a in actions.values() for e in a.events)):
             if types.setdefault(kind.type_name(), kind) is not kind:
-                raise InvalidInput(f"two classes of events are named {kind.type_name()!r}")
+                raise InvalidInput(
+                    f"two classes of events have the name {kind.type_name()!r}; rename one of them"
+                )
         by_event = {
             kind: tuple(a for a in actions.values() if kind in a.events) for kind in types.values()
         }
@@ -398,7 +405,7 @@ def _instance_of(agent: Agent | type[Agent]) -> Agent:
                 f"agent {agent.__name__} cannot be made without arguments ({error}); pass an "
                 "instance of it"
             ) from error
-    checked_kind(agent, Agent, "an agent is a subclass of Agent, or an instance of one")
+    checked_kind(agent, Agent, "an agent must be a subclass of Agent, or an instance of one")
     for setting, values in _SETTINGS.items():
         choice(getattr(agent, setting), f"{_title(agent)}.{setting}", *values)
     counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MAX_POSITIONS)
@@ -449,7 +456,8 @@ def _check_takes(function: Callable[..., Any], *names: str, what: str) -> None:
         inspect.signature(function).bind(*names)
     except TypeError:
         raise InvalidInput(
-            f"{what} must take ({', '.join(names)}); it takes {inspect.signature(function)}"
+            f"{what} must have the parameters ({', '.join(names)}), not "
+            f"{inspect.signature(function)}"
         ) from None
     except ValueError:
         return  # a function in C, without a signature

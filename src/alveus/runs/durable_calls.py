@@ -91,7 +91,7 @@ def durable(
 
     def mark(function: F) -> F:
         if not callable(function):
-            raise InvalidInput(f"@durable marks functions, not {function!r}")
+            raise InvalidInput(f"@durable must mark a function, not {function!r}")
         put_mark(function, _MARK, options, decorator="@durable")
         return function
 
@@ -107,11 +107,11 @@ def checked_reconcile(reconcile: object) -> Reconcile | None:
     if reconcile is None:
         return None
     if not callable(reconcile):
-        raise InvalidReconciler(f"a reconciler must be callable, not {short_repr(reconcile)}")
+        raise InvalidReconciler(f"a reconciler must be a function, not {short_repr(reconcile)}")
     try:
         inspect.signature(reconcile).bind()
     except TypeError as error:
-        raise InvalidReconciler(f"a reconciler takes no arguments: {error}") from None
+        raise InvalidReconciler(f"a reconciler must take no arguments ({error})") from None
     return cast("Reconcile", reconcile)
 
 
@@ -132,12 +132,12 @@ def call_name(function: object, options: Options) -> str:
             has no name either.
     """
     if not callable(function):
-        raise InvalidInput(f"ctx.durable calls a function, not {function!r}")
+        raise InvalidInput(f"ctx.durable must be given a function, not {function!r}")
     name = options.name or getattr(function, "__qualname__", None)
     if name is None or (options.name is None and name.endswith("<lambda>")):
         raise InvalidInput(
-            f"durable call of {function!r}: a record needs a name that stays; use a named "
-            "function, or ctx.durable.using(name='…')"
+            f"the durable call of {function!r} needs a name that stays the same; pass a named "
+            "function, or use ctx.durable.using(name='…')"
         )
     return cast("str", name)
 
@@ -162,7 +162,7 @@ def returned(name: str, value: object) -> str:
     try:
         return wire.encode(checked(value, where=f"the result of {name}()"))
     except InvalidValue as error:
-        error.add_note("a durable call's result is stored, so that it is the same after a crash")
+        error.add_note("the result of a durable call is stored, to be the same after a crash")
         raise
 
 
@@ -317,7 +317,7 @@ class Calls:
             each.close()
         if left:
             raise InvalidInput(
-                f"{left[0][0]} was not called: its durable call was not awaited; write "
+                f"the durable call of {left[0][0]} was not awaited, so it did not run; write "
                 "await ctx.durable(…)"
             )
 
@@ -575,8 +575,8 @@ def check_outside() -> None:
 
 def _closed_to(name: str) -> str:
     return (
-        f"a durable function ({name}) may not use the context: what it does would not happen again "
-        "with its recorded result; return it instead"
+        f"the durable function {name} must not use the context, because a repeat returns its "
+        "recorded result without running it; return the values instead"
     )
 
 

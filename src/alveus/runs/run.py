@@ -132,8 +132,9 @@ class LiveRun:
             plan = self.setup.plan
             if not plan.asks_for(type(event)):
                 raise AgentChanged(
-                    f"the input of run {row.id} is an {event.type}, for which agent {plan.name!r} "
-                    "no longer has an action; bring it back and retry the run, or discard it"
+                    f"the input of run {row.id} is an {event.type}, for which agent "
+                    f"{plan.name!r} no longer has an action; restore the action and retry the "
+                    "run, or discard the run"
                 )
             actions = plan.set_off(event) if plan.run_begin == "off" else (RUN_BEGIN,)
             self._begin = Begin(self._now, actions)
@@ -195,8 +196,8 @@ class LiveRun:
         if action is None:
             raise AgentChanged(
                 f"run {self.row.id} needs the action {name!r}, which agent "
-                f"{self.setup.plan.name!r} no longer has; bring it back and retry the run, or "
-                "discard it"
+                f"{self.setup.plan.name!r} no longer has; restore the action and retry the run, "
+                "or discard the run"
             )
         return action
 
@@ -325,8 +326,8 @@ class LiveRun:
         """Close the context of a task whose action did not return, and drop its effects."""
         if self._task is not None:
             self._task.seal(
-                f"this attempt at action {self.next_action!r} of run {self.row.id} is over; what "
-                "is done with its context now would be lost"
+                f"this attempt at action {self.next_action!r} of run {self.row.id} has ended; "
+                "its context can no longer be used"
             )
 
     def skipped(self, error: BaseException, *, release: Callable[[], bool]) -> Finished:

@@ -233,7 +233,7 @@ class Made(TypedDict, total=False):
     calls: Calls
 
 
-_OVER = "action {!r} of run {} is over; what is done with its context now would be lost"
+_OVER = "action {!r} of run {} has ended; its context can no longer be used"
 
 
 @dataclass(slots=True, eq=False)
@@ -494,7 +494,7 @@ class RunnerContext(Prompts):
         """
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"send_event takes an Event, not {short_repr(event)}; for the world: "
+                f"send_event() needs an Event, not {short_repr(event)}; for an output, pass "
                 "OutputEvent(value)"
             )
         self._task.send(event)

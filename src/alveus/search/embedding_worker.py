@@ -74,7 +74,7 @@ class EmbeddingWorker:
                     self._thread = thread
                 else:
                     self.failure = Unavailable(
-                        f"nothing is embedded in the background: {NO_THREAD}"
+                        f"items cannot be embedded in the background: {NO_THREAD}"
                     )
 
     def embed(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> int:
@@ -167,7 +167,7 @@ class EmbeddingWorker:
         try:
             descriptor = self._elected()
         except OSError as error:  # such as too many open files; the next add tries again
-            self.failure = Unavailable(f"nothing is embedded in the background: {error}")
+            self.failure = Unavailable(f"items cannot be embedded in the background: {error}")
             log.warning("embedding failed, items stay pending", extra={"error": str(error)})
             with self._mutex:
                 self._thread = None
@@ -244,8 +244,8 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         raise EmbedderFailed(f"embedder {embedder.name!r} raised {error!r}") from error
     if rows.shape != (len(texts), embedder.dimensions):
         raise EmbedderFailed(
-            f"embedder {embedder.name!r} answered {len(texts)} texts with the shape {rows.shape} "
-            f"instead of {(len(texts), embedder.dimensions)}"
+            f"embedder {embedder.name!r} returned the shape {rows.shape} instead of "
+            f"{(len(texts), embedder.dimensions)} for {len(texts)} texts"
         )
     return rows
 

@@ -326,7 +326,10 @@ class Searcher:
         dimensions = self._embedder.dimensions
         if not dimensions:
             name = self._embedder.name
-            raise InvalidInput(f"embedder {name!r} has no vectors to map; open with another one")
+            raise InvalidInput(
+                f"embedder {name!r} makes no vectors for a map; open the memory with another "
+                "embedder"
+            )
         view = self._view(sets)
         infos = _visible(view.sets, sets)
         numbers, names = [info.number for info in infos], [info.ref.name for info in infos]

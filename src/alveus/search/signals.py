@@ -118,7 +118,9 @@ class Signals:
                 what = f"a number from 0 to {top:g}"
                 raise InvalidInput(f"signal {name!r} must be {what}, not {short_repr(number)}")
         if not self.half_life_days:
-            raise InvalidInput("signal 'half_life_days' must be above 0; recency=0 switches it off")
+            raise InvalidInput(
+                "signal 'half_life_days' must be above 0; to switch recency off, set recency=0"
+            )
 
     def to_json(self) -> dict[str, float]:
         """Return every weight by name. `from_json` makes an equal object of the result."""
@@ -133,12 +135,12 @@ class Signals:
         """
         if weights is None:
             return cls()
-        checked_kind(weights, Mapping, "weights are a dict of names")
+        checked_kind(weights, Mapping, "weights must be a dict of names and numbers")
         known = [field.name for field in fields(cls)]
         unknown = [name for name in weights if name not in known]
         if unknown:
             shown = short_repr(sorted(unknown, key=repr))
-            raise InvalidInput(f"unknown signals {shown}; there are {', '.join(known)}")
+            raise InvalidInput(f"there are no signals {shown}; the signals are {', '.join(known)}")
         return cls(**dict(weights))
 
 

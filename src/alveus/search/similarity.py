@@ -73,8 +73,8 @@ def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> NDArray
         rows = rows[None, :]
     if rows.ndim != 2 or len(rows) != len(texts) or not rows.size or not np.isfinite(rows).all():  # noqa: PLR2004 - a row per text
         raise EmbedderFailed(
-            f"the embedding model answered {len(texts)} texts with the shape {rows.shape}, "
-            "not with one vector of finite numbers each"
+            f"the embedding model returned the shape {rows.shape} for {len(texts)} texts; it "
+            "must return one vector of finite numbers for each text"
         )
     return rows
 
@@ -87,12 +87,13 @@ def embedding_function(source: object) -> Callable[[list[str]], Any]:
     """
     if isinstance(source, Embedder):
         if not source.dimensions:
-            raise InvalidInput(f"embedder {source.name!r} has no vectors; take another one")
+            raise InvalidInput(f"embedder {source.name!r} makes no vectors; pass another embedder")
         return source.embed
     if isinstance(source, DocumentEmbeddings):
         return source.embed_documents
     if callable(source):
         return source
     raise InvalidInput(
-        f"embeddings must be an Embedder, have embed_documents, or be a function; not {source!r}"
+        "embeddings must be an Embedder, a function, or an object with embed_documents(), not "
+        f"{source!r}"
     )

@@ -134,10 +134,15 @@ class StrictRoute(PlainRoute):
             single = (name for name, takes_several in known.items() if not takes_several)
             twice = next((name for name in single if given.count(name) > 1), None)
             if twice is not None:
-                raise InvalidInput(f"{request.url.path} takes one {twice!r}; it is there twice")
+                raise InvalidInput(
+                    f"{request.url.path} takes one {twice!r}, but the request has two; leave "
+                    "out one"
+                )
             for header in ("Idempotency-Key", "If-Match"):
                 if len(request.headers.getlist(header)) > 1:
-                    raise InvalidInput(f"a request has one {header}; it is there twice")
+                    raise InvalidInput(
+                        f"a request may have only one header {header}; leave out the others"
+                    )
             return await answer(request)
 
         return handler
@@ -183,7 +188,7 @@ def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 def _no_parameter(unknown: str, path: str, known: list[str]) -> str:
     near = get_close_matches(unknown, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known) or 'none'}"
+    hint = f"did you mean {near[0]!r}?" if near else f"parameters: {', '.join(known) or 'none'}"
     return f"{path} has no parameter {unknown[:CUT]!r}; {hint}"
 
 

@@ -131,12 +131,12 @@ def _no_body(cause: BaseException | None) -> str:
     if isinstance(cause, UnicodeDecodeError):
         return "is not UTF-8"
     if isinstance(cause, ClientDisconnect):
-        return "did not come as a whole"
+        return "did not arrive completely"
     if isinstance(cause, InvalidInput):
         return str(cause)
     if isinstance(cause, ValueError):
-        return 'has a number of too many digits; write it as in exports: {"$int": "0xff"}'
-    return "its JSON is nested too deep"
+        return 'has a number with too many digits; write it as in exports: {"$int": "0xff"}'
+    return "its JSON is nested too deeply"
 
 
 def _unreadable(error: RequestValidationError) -> str:

@@ -83,8 +83,8 @@ class Memories:
             idle = next((space for space in self._memories if not self._uses[space]), None)
             if idle is None:
                 raise InvalidInput(
-                    f"this server has {MOST_SPACES} spaces in use, and opens no more; try again, "
-                    "or start another one for other spaces"
+                    f"this server has {MOST_SPACES} spaces in use and opens no more; try again "
+                    "later, or start a second server for other spaces"
                 )
             closing = self._memories.pop(idle)
         closing.close()
@@ -170,8 +170,8 @@ class Caller:
         memory = self.memory(space, "admin")
         if self.token.keys:
             raise AccessDenied(
-                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}, and "
-                "this is about all keys of a space"
+                f"token {self.token.name!r} allows only keys that begin with "
+                f"{self.token.keys!r}, but this request concerns all keys of a space"
             )
         return memory
 
@@ -184,8 +184,8 @@ class Caller:
         memory = self.whole(space)
         if self.token.space is not None:
             raise AccessDenied(
-                f"token {self.token.name!r} is for space {self.token.space!r} alone, and this is "
-                "about all spaces of the store"
+                f"token {self.token.name!r} allows only space {self.token.space!r}, but this "
+                "request concerns all spaces of the store"
             )
         return memory
 
@@ -204,8 +204,8 @@ class Caller:
         memory = self.memory(space, access)
         if self.token.keys and access != "read":
             raise AccessDenied(
-                f"token {self.token.name!r} is for keys that begin with {self.token.keys!r}, and "
-                "knowledge belongs to all"
+                f"token {self.token.name!r} allows only keys that begin with "
+                f"{self.token.keys!r}, but this request concerns knowledge"
             )
         return memory.knowledge
 
@@ -256,5 +256,8 @@ def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:
     secret = "" if scheme is None else given[len(scheme) :]
     token = tokens.find(secret)
     if token is None:
-        raise Unauthenticated("a token is needed: Authorization: Bearer …; alveus token new")
+        raise Unauthenticated(
+            "a token is needed in the header Authorization: Bearer …; create one with alveus "
+            "token new"
+        )
     return token

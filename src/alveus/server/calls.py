@@ -106,7 +106,7 @@ class CallTarget(NamedTuple):
             InvalidInput: The target is knowledge, which has no exact memory.
         """
         if isinstance(self.owner, KnowledgeMemory):
-            raise InvalidInput("exact memory belongs to a key; name one with ?key=")
+            raise InvalidInput("exact memory belongs to a key; pass it as ?key=")
         tree = self.owner.short_term
         return tree if self.once is None else tree.once(self.once)
 
@@ -131,7 +131,7 @@ class CallTarget(NamedTuple):
             InvalidInput: The target is knowledge, which has no conversations.
         """
         if isinstance(self.owner, KnowledgeMemory):
-            raise InvalidInput("a conversation belongs to a key; name one with ?key=")
+            raise InvalidInput("a conversation belongs to a key; pass it as ?key=")
         return self.owner.conversation(name, timezone=timezone)
 
     def sets(self, *, knowledge: bool) -> Owner:
@@ -382,7 +382,7 @@ class CopyObject(_Write):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         if (self.source is None) == (self.nodes is None):
-            raise InvalidInput("name a source, or send nodes; not both")
+            raise InvalidInput("pass either source or nodes")
         tree, path = to.tree(), tuple(self.path)
         found = tree.get_object(tuple(self.source)) if self.source is not None else self._sent()
         tree.set(path, found, **self.lasting())
@@ -469,13 +469,15 @@ class DefinitionOptions(BaseModel):
         if isinstance(given.get("compaction"), dict):
             given["compaction"] = read_strategy(given["compaction"])
         elif given.get("compaction") not in (None, "trim", "reject"):
-            raise InvalidInput("compaction must be 'trim', 'reject', or a strategy with its name")
+            raise InvalidInput(
+                "compaction must be 'trim', 'reject', or an object with the name of a strategy"
+            )
         if given.get("admission") is not None:
             given["admission"] = rules_of(given["admission"])
             if any(isinstance(rule, CustomRule) for rule in given["admission"]):
                 raise Unsupported(
-                    "a custom rule of admission is not taken over HTTP; give it to the set "
-                    "where the server's file or database is opened"
+                    "a custom rule of admission cannot be set over HTTP; set it in the process "
+                    "that opens the server's file or database"
                 )
         if isinstance(seconds := given.get("retention"), float):
             given["retention"] = timedelta(seconds=seconds)
@@ -572,7 +574,7 @@ class RedefineSet(SetCall):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         if "item_type" in self.definition.model_fields_set:
-            raise InvalidInput("item_type is not redefined: it says what the items already are")
+            raise InvalidInput("item_type cannot be redefined; leave it out, or use a new set")
         return self.committed(to)
 
     def made(self, to: CallTarget) -> Document:
@@ -599,7 +601,8 @@ class OwnerCall(MemoryCall):
         owner = to.sets(knowledge=self.of_knowledge)
         if not hasattr(owner, self.described.method.__name__):
             raise InvalidInput(
-                f"{self.described.name} is a call of a key, outside of batches; name it with ?key="
+                f"{self.described.name} needs a key and works only outside of batches; pass the "
+                "key as ?key="
             )
         return owner
 
@@ -624,7 +627,9 @@ class FactCall(MemoryCall):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         if not isinstance(to.owner, KeyMemory):
-            raise InvalidInput("facts belong to a key, outside of batches; name it with ?key=")
+            raise InvalidInput(
+                "facts belong to a key and are read only outside of batches; pass the key as ?key="
+            )
         return super().answer(to)
 
     def opened(self, to: CallTarget) -> Facts:

@@ -121,8 +121,8 @@ def follow_events(
     """
     if begin is not None and begin > (last := _last(followed.memory)):
         raise NotFound(
-            f"there is no commit {begin}, the last one is {last}: this is another store, or an "
-            "older copy of it; read again what you follow, and follow without a position"
+            f"there is no commit {begin} in this store, whose last commit is {last}; read the "
+            "data again, and follow the stream without a position"
         )
     events = _events(followed, caller, request, begin)
     return StreamingResponse(events, media_type=EVENTS, headers=AT_ONCE)

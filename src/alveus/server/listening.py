@@ -85,8 +85,8 @@ class LoopFaults:
         if now - self._said >= SAID_EVERY_S:
             self._said = now
             _LOG.error(
-                "no connection can be taken: too many files are open; raise the limit (ulimit -n), "
-                "or have a proxy in front limit connections"
+                "no connection can be accepted, because too many files are open; raise the "
+                "limit (ulimit -n), or limit connections with a proxy"
             )
 
 
@@ -235,7 +235,7 @@ def listen(
         door = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise Unusable(
-            f"cannot listen on {host}, port {port}: {error}; name another port or address"
+            f"cannot listen on {host}, port {port}: {error}; pass another port or address"
         ) from error
     # A response is sent in parts. Without this option the second part would wait 40 ms for the
     # client's acknowledgement of the first. Connections inherit the option from the listening

@@ -91,7 +91,7 @@ def _clause(name: str, operand: object, key: str) -> Where:
     if name == "memory_ids":
         return _among(operand, key)
     if name in _REFUSED:
-        raise InvalidInput(f"memories cannot be filtered by {name!r} here; metadata can")
+        raise InvalidInput(f"filters on {name!r} are not supported; filter on metadata instead")
     return {_metadata_path(name): operand}
 
 
@@ -170,10 +170,12 @@ def owners_of_new(filters: Where) -> dict[str, str]:
         elif name in ENTITIES:
             named = [(name, each.name) for each in _entities(name, operand)]
         else:
-            raise InvalidInput(f"filters of new memories are {', '.join(ENTITIES)}, not {name!r}")
+            raise InvalidInput(
+                f"a filter of new memories must be {', '.join(ENTITIES)}, not {name!r}"
+            )
         for entity, each in named:
             if found.setdefault(entity, each) != each:
-                raise InvalidInput(f"{entity} of new memories must be one name")
+                raise InvalidInput(f"{entity} of new memories must be a single name")
     return found
 
 

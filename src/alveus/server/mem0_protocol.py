@@ -119,7 +119,9 @@ class _Message(asked.ValidTexts):
         if isinstance(given, dict):
             given = [cast("object", given)]
         if not isinstance(given, (str, list, type(None))):
-            raise InvalidInput(f"a content is a text or a list of parts, not {given!r:.40}")
+            raise InvalidInput(
+                f"the content of a message must be a text or a list of parts, not {given!r:.40}"
+            )
         content.read(cast("Value", given or ""))
         others = ["image_url"] * len(content.images)
         others += [str(cast("Where", part).get("type", "unknown")) for part in content.parts]
@@ -175,7 +177,9 @@ class _Change(asked.ValidTexts):
         if "expiration_date" in self.model_fields_set:
             fields["expire_at"] = _expiry(self.expiration_date)
         if not fields and self.metadata is None:
-            raise InvalidInput("name text, metadata, timestamp or expiration_date to change")
+            raise InvalidInput(
+                "there is nothing to change; pass text, metadata, timestamp or expiration_date"
+            )
         return fields
 
 
@@ -249,7 +253,9 @@ def _located(caller: Caller, memory_id: str, access: Access) -> Mem0Location:
     if packed is not None:
         return packed
     if item_id is None:
-        raise InvalidInput(f"{memory_id!r:.80} is no id of a memory, such as answers name: a UUID")
+        raise InvalidInput(
+            f"{memory_id!r:.80} is not the id of a memory; pass a UUID from an earlier answer"
+        )
     memory, space = caller.memory(_space(caller), access), _space(caller)
     found = [
         Mem0Location(ref.scope.key or "", ref.name, item_id)
@@ -261,7 +267,7 @@ def _located(caller: Caller, memory_id: str, access: Access) -> Mem0Location:
         found = live or found
     if len(found) > 1:
         located = ", ".join(f"{each.packed} of {Entity.of_key(each.key).name!r}" for each in found)
-        raise InvalidInput(f"several memories have the id {memory_id}; name one: {located}")
+        raise InvalidInput(f"several memories have the id {memory_id}; pass one of {located}")
     if not found:
         raise NotFound(f"there is no memory {memory_id!r}")
     return found[0]
@@ -293,9 +299,7 @@ def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[Ke
     """
     entities = named_entities(filters)
     if not entities:
-        raise InvalidInput(
-            f"name whose memories are meant: one of {', '.join(ENTITIES)}; '*' is not served"
-        )
+        raise InvalidInput(f"the filters need one of {', '.join(ENTITIES)}; '*' is not supported")
     keys = list(dict.fromkeys(each.key for each in entities))
     for key in keys:
         yield _open(caller, key, access), filter_of_key(filters, key)
@@ -351,7 +355,7 @@ def add(
     """
     entities = owners_of_new(body.chosen())
     if not entities:
-        raise InvalidInput(f"name the owner of these memories: one of {', '.join(ENTITIES)}")
+        raise InvalidInput(f"the memories need an owner; pass one of {', '.join(ENTITIES)}")
     key = Entity.first(entities).key
     memory = _open(caller, key, "write")
     read = [(each, *each.read()) for each in body.messages]
@@ -718,7 +722,8 @@ def refuse(caller: Asking, request: Request) -> Response:
     """Refuse a call of mem0's client by name, so that the client does not look for a memory."""
     caller.token.check("read")
     raise InvalidInput(
-        f"{request.method} {request.url.path} of mem0 is not served; docs/server.md lists the calls"
+        f"{request.method} {request.url.path} of mem0 is not supported; docs/server.md lists "
+        "the supported calls"
     )
 
 

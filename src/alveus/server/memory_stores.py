@@ -172,7 +172,7 @@ class _Store(NamedTuple):
     def check_open(self, about: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the store is archived."""
         if about.get("archived_at"):
-            raise InvalidInput(f"store {self.id!r} is archived; it is read and deleted only")
+            raise InvalidInput(f"store {self.id!r} is archived; it can only be read or deleted")
 
 
 def _about(key: KeyMemory | KeyBatch) -> Mapping[str, Any] | None:
@@ -430,7 +430,9 @@ def delete_memory(
 
 def _check_free(batch: KeyBatch, path: str) -> None:
     if batch.set(MEMORIES).list(where={"path": path}, limit=1):
-        raise Conflict(f"there is a memory at {path!r}; change that one, or choose another path")
+        raise Conflict(
+            f"there is already a memory at {path!r}; change that memory, or pass another path"
+        )
 
 
 def _check_digest(item: Item, expected: str | None) -> None:
@@ -452,8 +454,8 @@ def _checked_path(path: str) -> str:
         and len(path.encode()) <= LONGEST_PATH
     ):
         raise InvalidInput(
-            f"body.path: a path is like /notes/todo.md, with at most {MOST_SEGMENTS} names and "
-            f"{LONGEST_PATH:,} bytes, in normal form C, without control characters"
+            f"body.path: a path must be like /notes/todo.md, with at most {MOST_SEGMENTS} names "
+            f"and {LONGEST_PATH:,} bytes, in normal form C, without control characters"
         )
     return path
 
@@ -553,8 +555,8 @@ def redact_version(at: AtStore, version_id: str) -> Document:
     if item is not None:
         if store.key.set(MEMORIES).get(version_id) is not None:
             raise InvalidInput(
-                f"{version_id!r} is what memory {item.metadata['memory']!r} holds now; change or "
-                "delete that memory first"
+                f"{version_id!r} is the current version of memory {item.metadata['memory']!r}; "
+                "change or delete that memory first"
             )
         if store.key.set(REDACTIONS).get(version_id) is None:
             created = format_time(cast("datetime", item.created))
@@ -662,5 +664,5 @@ def _position_named(page: str, names: int) -> list[str]:
         and len(cast("list[object]", found)) == names
         and all(isinstance(name, str) for name in cast("list[object]", found))
     ):
-        raise InvalidInput("page must be the next_page of an answer; begin again")
+        raise InvalidInput("page must be the next_page of an answer; leave it out to begin again")
     return cast("list[str]", found)

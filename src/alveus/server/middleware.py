@@ -73,7 +73,7 @@ class BodyLimit:
 
     def __init__(self, app: App, *, most: int) -> None:
         self._app, self._most = app, most
-        message = f"a request may have {most:,} bytes; send it in parts"
+        message = f"a request may have at most {most:,} bytes; send it in parts"
         self._refusal = problem(413, "TooLarge", message, headers={"Connection": "close"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,8 +198,8 @@ class TrustedProxies:
                 found.append(ip_network(text))
             except ValueError as error:
                 raise InvalidInput(
-                    f"a trusted proxy is named by its address or network, such as 10.0.0.7 or "
-                    f"10.0.0.0/8, and {text!r} is neither: {error}"
+                    "a trusted proxy must be an address or a network, such as 10.0.0.7 or "
+                    f"10.0.0.0/8, not {text!r} ({error})"
                 ) from None
         return cls(tuple(found))
 
@@ -342,9 +342,8 @@ def origins_of(texts: Sequence[str]) -> frozenset[str]:
         port = _DEFAULT_PORTS.get(scheme)
         if not _ORIGIN.fullmatch(text) or (port is not None and text.endswith(port)):
             raise InvalidInput(
-                "an origin is a scheme and a host in small letters, and a port unless it is the "
-                f"usual one, without a path: https://app.example, http://localhost:5173; {text!r} "
-                "is none"
+                "an origin must be like https://app.example or http://localhost:5173, in small "
+                f"letters, without a path and without the default port, not {text!r}"
             )
     return frozenset(texts)
 
@@ -399,5 +398,8 @@ async def _answer_preflight(
         await send({"type": "http.response.start", "status": 204, "headers": headers})
         await send({"type": "http.response.body"})
         return
-    message = f"pages of {refused} may not ask; --cors-origin names those that may"
+    message = (
+        f"requests from pages of {refused} are not allowed; the server's option --cors-origin "
+        "can allow them"
+    )
     await problem(403, "AccessDenied", message)(scope, receive, send)

@@ -207,7 +207,7 @@ def path_of(text: str) -> str | tuple[str, ...]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):  # pyright: ignore[reportUnknownVariableType] - checked here
-        raise InvalidInput('path must be names with dots between, or a list like ["a.b", "c"]')
+        raise InvalidInput('path must be names joined by dots, or a list like ["a.b", "c"]')
     return tuple(found)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType] - the same
 
 

@@ -357,7 +357,7 @@ def add_items(at: InSet, body: NewItems, idempotency_key: asked.Repeatable = Non
     into, sent = at.open("write"), body.sent()
     given = sent.pop("items")
     if not (isinstance(given, list) and 1 <= len(cast("list[object]", given)) <= MOST_ITEMS):
-        raise InvalidInput(f"body.items: must be a list of 1 to {MOST_ITEMS:,} items")
+        raise InvalidInput(f"body.items must be a list of 1 to {MOST_ITEMS:,} items")
     made = [valid_item(item_from(argument_of(Item, each))) for each in cast("list[Json]", given)]
     ids = into.add_many(made, idempotency_key=idempotency_key, **sent)
     replaced = sum(cast("int", item.metadata.get(REPLACED, 0)) for item in made)
@@ -509,7 +509,7 @@ def learn(
     """
     memory = at.open("write")
     if (body.texts is None) == (body.conversation is None):
-        raise InvalidInput("name texts, or a conversation; not both")
+        raise InvalidInput("pass either texts or a conversation")
     texts, replaced = valid_text(body.texts)
     source = texts if body.conversation is None else memory.conversation(body.conversation)
     how, model = (
@@ -563,7 +563,7 @@ def forget(
     """
     memory = at.open("write")
     if sum((body.ids is not None, body.where is not None, body.everything)) != 1:
-        raise InvalidInput('name "ids", "where", or "everything": true, and one of them alone')
+        raise InvalidInput('pass exactly one of "ids", "where", and "everything": true')
     name, of = ("key.forget", memory) if body.ids is None else ("set.forget", memory.set(set_name))
     sent = {"ids": body.ids, "where": body.where, "dry_run": body.dry_run}
     return make(name, of, idempotency_key, **sent)

@@ -74,7 +74,10 @@ class Token:
             AccessDenied: The token has a lower level than *access*.
         """
         if not self.may(access):
-            raise AccessDenied(f"token {self.name!r} may {self.access}; this needs {access}")
+            raise AccessDenied(
+                f"token {self.name!r} has the access {self.access!r}, but this request needs "
+                f"{access!r}"
+            )
 
     def check_space(self, space: str) -> None:
         """Raise unless the token may use the space.
@@ -83,7 +86,7 @@ class Token:
             AccessDenied: The token is limited to another space.
         """
         if self.space is not None and self.space != space:
-            raise AccessDenied(f"token {self.name!r} is for space {self.space!r} alone")
+            raise AccessDenied(f"token {self.name!r} allows only space {self.space!r}")
 
     def check_key(self, key: str) -> None:
         """Raise unless the token may use the key.
@@ -92,7 +95,9 @@ class Token:
             AccessDenied: The token is limited to other keys.
         """
         if not key.startswith(self.keys):
-            raise AccessDenied(f"token {self.name!r} is for keys that begin with {self.keys!r}")
+            raise AccessDenied(
+                f"token {self.name!r} allows only keys that begin with {self.keys!r}"
+            )
 
     def may_see(self, scope: Scope, *, knowledge: str) -> bool:
         """Return whether the token may see items of *scope* as sources of other items.
@@ -130,7 +135,7 @@ class TokenFile:
             found = self._path.stat()
         except FileNotFoundError:
             raise NotFound(
-                f"{self._path}: there is no file of tokens; alveus token new --tokens makes one"
+                f"there is no file of tokens {self._path}; create it with alveus token new --tokens"
             ) from None
         state = found.st_mtime_ns, found.st_size, found.st_ino
         with self._lock:
@@ -147,7 +152,7 @@ class TokenFile:
             for token in found:
                 _check(token)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidInput(f"{self._path} is not a file of tokens: {error}") from error
+            raise InvalidInput(f"{self._path} is not a file of tokens ({error})") from error
         return found
 
     def find(self, secret: str) -> Token | None:
@@ -177,7 +182,7 @@ class TokenFile:
         def added() -> Sequence[Token]:
             kept = self.tokens() if self._path.exists() else ()
             if any(each.name == name for each in kept):
-                raise InvalidInput(f"there is a token {name!r}; revoke it, or rotate it")
+                raise InvalidInput(f"there is already a token {name!r}; revoke it, or rotate it")
             return (*kept, token)
 
         self._replace(added)
@@ -228,9 +233,9 @@ class TokenFile:
 def _check(token: Token) -> None:
     texts = (token.name, token.digest, token.keys, token.created)
     if not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance] - of a file
-        raise InvalidInput(f"token {token.name!r} has a field that is no text")
+        raise InvalidInput(f"token {token.name!r} has a field that is not a text")
     if not _DIGEST.fullmatch(token.digest):
-        raise InvalidInput(f"token {token.name!r} has a digest that is no SHA-256 in hexadecimal")
+        raise InvalidInput(f"token {token.name!r} has a digest that is not a hexadecimal SHA-256")
     if token.access not in LEVELS:
         raise InvalidInput(f"access must be one of {', '.join(LEVELS)}, not {token.access!r}")
     if token.space is not None:

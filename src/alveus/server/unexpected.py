@@ -20,8 +20,8 @@ class InternalError(AlveusError):
     def __init__(self, reference: str) -> None:
         self.reference = reference
         super().__init__(
-            f"the server failed unexpectedly; its log has the cause under {reference}; a write may "
-            "have taken effect: repeat it under the same idempotency key, or read what is there"
+            f"the server failed unexpectedly; its log has the cause under {reference}. A write "
+            "may have taken effect: repeat it with the same idempotency key, or read the data"
         )
 
 

@@ -131,28 +131,27 @@ class WatchedRequests:
             return problem(
                 403,
                 "AccessDenied",
-                "a server without tokens answers its own machine alone, and no page of a browser "
-                "but its own, and those that --cors-origin names; alveus token new makes a token",
+                "a server without tokens answers only its own machine and its own browser "
+                "pages, and pages that --cors-origin allows; create a token with alveus token "
+                "new",
             )
         if not _is_text(request.scope):
             return problem(
-                400,
-                "InvalidInput",
-                "the address is not UTF-8 where it is percent-encoded; write é as %C3%A9",
+                400, "InvalidInput", "the percent-encoded address is not UTF-8; write é as %C3%A9"
             )
         if "if-none-match" in request.headers and request.method not in READING:
             return problem(
                 400,
                 "InvalidInput",
-                "no write looks at If-None-Match; POST /v1/call exact.update, without expected, "
-                "writes only where nothing is",
+                "writes do not support If-None-Match; to write only if the path is empty, use "
+                "POST /v1/call exact.update without `expected`",
             )
         if self._rate is None or request.url.path in UNCOUNTED:
             return None
         wait_s = self._rate.wait_s(_client_of(request, tokens))
         if not wait_s:
             return None
-        answer = f"too many requests; come again in {wait_s:.1f} s"
+        answer = f"too many requests; try again in {wait_s:.1f} s"
         return problem(429, "LimitReached", answer, headers={"Retry-After": f"{wait_s + 1:.0f}"})
 
 

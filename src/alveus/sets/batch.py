@@ -45,8 +45,8 @@ from alveus.values.forks import HandleLock
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value
 
-OUTSIDE_BLOCK = "a batch is used inside its with block; ask for another one"
-SECOND_BLOCK = "a batch serves one block; ask for another one"
+OUTSIDE_BLOCK = "a batch works only inside its with block; open another one"
+SECOND_BLOCK = "a batch works for one block only; open another one"
 
 AFTER_ALL = 1 << 62
 """First row number of drafted items: above every row of a store, so that they sort last."""
@@ -277,9 +277,7 @@ class Draft(Writer):
         """See `Writer.write`. The batch keeps the changes until it commits."""
         self._check_open()
         if idempotency_key is not None:
-            raise InvalidInput(
-                "inside a batch give the idempotency_key to the batch, not to a call"
-            )
+            raise InvalidInput("a call in a batch takes no idempotency_key; pass it to the batch")
         with self.mutex:  # a search in another thread indexes the gathered items
             return self._gathered(call)
 
@@ -374,18 +372,18 @@ class Draft(Writer):
     def _planned(self, call: WriteCall, new_id: NewId) -> PlannedWrite:
         change = call.plan(new_id)
         if any(isinstance(item, (Undo, Revive)) for item in change.items):
-            raise Unusable("inside a batch nothing is undone or brought back; do it by itself")
+            raise Unusable("a batch cannot undo or restore; make that call outside of the batch")
         parts = [part for item in change.items for part in parts_of(item)]
         added = [(i.set, i.record.id) for i in parts if isinstance(i, Add)]
         if len(set(added)) != len(added):
-            raise InvalidInput("one call names an id twice; merge those items first")
+            raise InvalidInput("one call has two items with the same id; merge them first")
         for part in parts:
             self._check(part)
         return change
 
     def alone(self, what: str) -> Engine:
         """See `Writer.alone`; a batch always raises."""
-        raise Unusable(f"{what} is a separate commit; do it outside of the batch or action")
+        raise Unusable(f"{what} is a separate commit; call it outside of the batch or action")
 
     def _check_open(self) -> None:
         if not self.open:
@@ -593,8 +591,8 @@ class Draft(Writer):
         """See `Writer.compact`. A batch always raises; it makes room only in "sync" sets."""
         _ = compaction
         raise Unusable(
-            f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
-            'execution="sync", or compact it by itself'
+            f"set {ref.name!r} cannot be compacted by a call inside a batch or an action; "
+            'define it with execution="sync", or compact it outside'
         )
 
     def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:

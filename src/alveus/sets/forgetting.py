@@ -262,7 +262,7 @@ def forget_items(
 ) -> Receipt:
     """Erase items by id or filter, in one set or all sets of an owner; see `MemorySet.forget`."""
     if (ids is None) == (where is None):
-        raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
+        raise InvalidInput("forget() takes either ids or where=; where={} selects every item")
     scope = of if isinstance(of, Scope) else of.scope
     id_list = None if ids is None else checked_ids(ids)
     Filter.parse(where)  # first: refuse a filter that is nested too deep
@@ -531,7 +531,7 @@ def receipt_named(store: Store, receipt: str) -> Receipt:
     """
     stored = store.receipt(checked_name(receipt, "a receipt's id"))
     if stored is None:
-        raise NotFound(f"there is no receipt {receipt!r} in this memory; list them with receipts()")
+        raise NotFound(f"there is no receipt {receipt!r} in this memory; receipts() lists them")
     return receipt_of(store, stored)
 
 
@@ -601,5 +601,5 @@ def refuse_forgotten(run: Any) -> None:  # noqa: ANN401 - a run, of the store or
     """Raise `Forgotten` if the records of a run were erased."""
     if run.forgotten:
         raise Forgotten(
-            f"what run {run.id} was given and did was forgotten; only its number is kept"
+            f"the input and results of run {run.id} were forgotten; only its number is kept"
         )

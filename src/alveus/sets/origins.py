@@ -84,20 +84,21 @@ def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
 
 def _link(writer: Writer, ref: SetRef, item_id: str, name: str, new_ids: set[str]) -> Link:
     if name == item_id:
-        raise InvalidInput(f"item {item_id!r} names itself among its sources; name others")
+        raise InvalidInput(f"item {item_id!r} names itself as a source; pass other ids")
     if name in new_ids:
         return Link(ref, name)
     refs = list(_sets_with(writer, ref, name))
     if not refs:
         raise NotFound(
-            f"item {item_id!r} names the source {name!r}, which is no item of set {ref.name!r}, of "
-            "the other sets of its key, or of knowledge; add that first, or leave it out of sources"
+            f"item {item_id!r} has the source {name!r}, which is not an item of set "
+            f"{ref.name!r}, of another set of its key, or of knowledge; add that item first, or "
+            "leave out the source"
         )
     if len(refs) > 1:
         names = ", ".join(repr(ref_found.name) for ref_found in refs)
         raise InvalidInput(
-            f"item {item_id!r} names the source {name!r}, which the sets {names} have; give items "
-            "that others are made of separate ids"
+            f"item {item_id!r} has the source {name!r}, but the sets {names} all have an item "
+            "with that id; give the source another id"
         )
     return Link(refs[0], name)
 
@@ -226,7 +227,7 @@ class Lineage:
     def sources(self, node: Ancestor) -> tuple[Ancestor, ...]:
         """Return the direct sources of a node."""
         if not isinstance(node, Ancestor) or node not in self.nodes:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"sources takes a node of this lineage, not {short_repr(node)}")
+            raise InvalidInput(f"sources() needs a node of this lineage, not {short_repr(node)}")
         at = self.nodes.index(node)
         return tuple(self.nodes[source] for derived, source in self.edges if derived == at)
 

@@ -115,7 +115,7 @@ def checked_ids(ids: str | Sequence[str]) -> list[str]:
     if isinstance(ids, str):
         return [checked_name(ids, "an item's id")]
     if not isinstance(ids, (list, tuple)):
-        raise InvalidInput(f"ids must be a str or a list of them, not {short_repr(ids)}")
+        raise InvalidInput(f"ids must be a str or a list of str, not {short_repr(ids)}")
     return [checked_name(item_id, "an item's id") for item_id in ids]
 
 
@@ -145,14 +145,15 @@ def checked_options(options: Mapping[str, object]) -> dict[str, object]:
 def _check_marks(new: Definition) -> None:
     if new.low_water > new.high_water:
         raise InvalidInput(
-            f"low_water must not be above high_water: {new.low_water:g} is above {new.high_water:g}"
+            f"low_water must be at most high_water, but {new.low_water:g} is above "
+            f"{new.high_water:g}"
         )
     plan = new.compaction
     limit = plan.get("limit") if isinstance(plan, Mapping) else None
     if isinstance(limit, int) and new.capacity is not None and limit >= new.capacity:
         raise InvalidInput(
-            f"Summarize's limit must be below the capacity: {limit} summaries do not fit into "
-            f"{new.capacity} items with room for more"
+            f"limit of Summarize must be below the capacity, but {limit} is not below "
+            f"{new.capacity}"
         )
 
 
@@ -161,8 +162,8 @@ def _capacity(value: object, what: str) -> int | None:
         return None
     if type(value) is not int or value < 1:
         raise InvalidInput(
-            f"{what} must be a whole number, at least 1, not {short_repr(value)}; leave it out for "
-            f"a set without a limit, and lift the limit of a set with redefine({what}=None)"
+            f"{what} must be a whole number, at least 1, not {short_repr(value)}; leave it out "
+            f"for no limit; to remove a limit, use redefine({what}=None)"
         )
     return value
 
@@ -173,7 +174,7 @@ def _retention(value: object, what: str) -> str | int:
     if isinstance(value, timedelta) and timedelta(0) < value <= LONGEST_TTL:
         return value // timedelta(microseconds=1)
     raise InvalidInput(
-        f"{what} must be 'keep', 'purge' or a timedelta above 0, up to 1,000 years, not "
+        f"{what} must be 'keep', 'purge' or a timedelta above 0, at most 1,000 years, not "
         f"{short_repr(value)}"
     )
 
@@ -205,6 +206,6 @@ def refuse_upkeep(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if value is not None:
             raise InvalidInput(
-                f"a knowledge set takes no {name}: it changes only by explicit calls, so that "
-                "nobody who shares it loses what others rely on; use a set of a key"
+                f"a knowledge set takes no {name}, since only explicit calls may change shared "
+                "items; use a set of a key"
             )

@@ -201,7 +201,10 @@ class SetReads:
                     (row for row, _ in reversed(self._writer.versions(self._ref, after))), None
                 )
             if last is None:
-                raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
+                raise NotFound(
+                    f"set {self.name!r} has no item {after!r} to list after; leave out after= "
+                    "to begin with the first item"
+                )
             start = position_of(last)
         items: builtins.list[Item] = []
         if limit == 0:

@@ -239,7 +239,7 @@ class AddCall:
         """Return the existing items with the ids of *records*, by id."""
         ids = [record.id for record in records]
         if len(set(ids)) != len(ids):
-            raise InvalidInput("one call names an id twice; merge those items first")
+            raise InvalidInput("one call has two items with the same id; merge them first")
         return {stored.record.id: stored for stored in self.editor.get(ids)}
 
 
@@ -339,7 +339,7 @@ class SetWrites(SetReads):
             Rejected: A rule rejects an item, and *on_rejected* is "error".
         """
         if type(items) not in (list, tuple):
-            raise InvalidInput("add_many takes a list of values or Items; add() takes one")
+            raise InvalidInput("add_many() needs a list of values or Items; add() takes one value")
         new_items = [
             item if type(item) is Item and item.texts is None else item_from(item) for item in items
         ]
@@ -352,7 +352,9 @@ class SetWrites(SetReads):
         checked each item when it was first added.
         """
         if type(items) not in (list, tuple) or not all(isinstance(item, Item) for item in items):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput("add_back takes a list of Items, as a set or an export has them")
+            raise InvalidInput(
+                "add_back() needs a list of Items as a set or an export returns them"
+            )
         return self._add(list(items), on_existing, None, checked=False)
 
     def _add(
@@ -547,7 +549,9 @@ class SetWrites(SetReads):
             checked_name(new_id, "an item's id")
         check_keywords(self, "supersede", fields, ItemChanges)
         if "valid_from" in fields:
-            raise InvalidInput("supersede takes at=, not valid_from: the new item holds from then")
+            raise InvalidInput(
+                "supersede() takes at= instead of valid_from; the new item is valid from that time"
+            )
         item = replace(item_from(value, fields), id=new_id, sources=(id,))
         plan = partial(self._superseded, id, item, asked)
 
@@ -588,7 +592,7 @@ class SetWrites(SetReads):
             StaleItem: *if_version* is given, and an item of *ids* has another version.
         """
         if (ids is None) == (where is None):
-            raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
+            raise InvalidInput("delete() takes either ids or where=; to empty the set, use clear()")
         _check_version(if_version)
         id_list = None if ids is None else checked_ids(ids)
         matching = Filter.parse(where)
@@ -729,12 +733,12 @@ def _ended(item: Item, at: datetime) -> Item:
     """
     if item.valid_from is not None and at < item.valid_from:
         raise InvalidInput(
-            f"item {item.id!r} begins to hold at {item.valid_from:%Y-%m-%d %H:%M}, after at=; "
-            "supersede it from a later moment on, or delete it"
+            f"item {item.id!r} becomes valid at {item.valid_from:%Y-%m-%d %H:%M}, after at=; "
+            "pass a later at=, or delete the item"
         )
     if item.valid_to is not None and item.valid_to < at:
         raise InvalidInput(
-            f"item {item.id!r} ended to hold at {item.valid_to:%Y-%m-%d %H:%M}, before at=; "
-            "add the new fact by itself"
+            f"item {item.id!r} was valid until {item.valid_to:%Y-%m-%d %H:%M}, before at=; add "
+            "the new fact with add()"
         )
     return replace(item, valid_to=at)

@@ -440,8 +440,9 @@ class Cells:
             blocker = ".".join(path[:existing_levels])
             raise TreeConflict(
                 location.text,
-                f"{blocker!r} holds a value ({type(cell.value).__name__}), which has no fields; "
-                f"remove it first, or replace it by new_object({blocker!r}, overwrite=True)",
+                f"{blocker!r} holds a value ({type(cell.value).__name__}), which has no "
+                f"fields; remove it first, or replace it with new_object({blocker!r}, "
+                "overwrite=True)",
             )
         if existing_levels:
             self.extend_expiry(path[:existing_levels], expires)
@@ -532,5 +533,5 @@ def _is_later(expires: int | None, than: int | None) -> bool:
 def object_in_the_way(location: ParsedPath) -> ObjectInTheWay:
     """Return the error for a value to be set at the path of an object."""
     return ObjectInTheWay(
-        location.text, "an object is there; delete it first, or write to a field of it"
+        location.text, "an object is there; delete it first, or write to one of its fields"
     )

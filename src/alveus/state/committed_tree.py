@@ -306,8 +306,8 @@ class PastTree:
         """Raise `StoreReadOnly`."""
         what = " ".join(str(part) for part in request[:1])
         raise StoreReadOnly(
-            f"{what}: this is the memory of key {self.scope.key!r} as it was after commit "
-            f"{self.at}; write to the memory of the present"
+            f"{what}: memory of key {self.scope.key!r} as of commit {self.at} cannot be "
+            "changed; write to the present memory"
         )
 
     def tree_as_of(self, as_of: AsOf) -> PastTree:

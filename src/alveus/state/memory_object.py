@@ -484,17 +484,17 @@ class MemoryObject:
             if isinstance(root, MemoryObject):
                 return root._memory  # noqa: SLF001 - the same class
         raise InvalidInput(
-            f"a reference into {ref.kind} memory cannot be followed from {self.kind} memory here; "
-            "use ref.resolve(ctx), or get(ref) of that memory"
+            f"a reference into {ref.kind} memory cannot be used in {self.kind} memory; call "
+            f"ref.resolve(ctx), or get(ref) of the {ref.kind} memory"
         )
 
     def _field_path(self, path: object) -> ParsedPath:
         """Return the parsed path of a write. It must be below this object."""
         if isinstance(path, MemoryRef):
-            raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
+            raise InvalidPath(path, "a write needs a path; pass ref.path, from the root")
         location = self._parse(path)
         if location is self._location:
-            raise InvalidPath(path, "is the object itself; name a field of it")
+            raise InvalidPath(path, "is the object itself; pass the path of a field")
         return location
 
     def _parse(self, path: object) -> ParsedPath:
@@ -547,7 +547,7 @@ def _expiry(ttl: timedelta | None, expires_at: datetime | None) -> Expiry:
     if ttl is None:
         return None if expires_at is None else microseconds(expires_at, "expires_at")
     if expires_at is not None:
-        raise InvalidInput("give either ttl or expires_at, not both")
+        raise InvalidInput("pass either ttl or expires_at, not both")
     ttl_us(ttl)
     return ttl
 

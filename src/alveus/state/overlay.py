@@ -265,14 +265,15 @@ class Overlay:
     def once(self, idempotency_key: str) -> Overlay:
         """Raise `Unsupported`, because an action or a batch happens once anyway."""
         raise Unsupported(
-            f"idempotency key {idempotency_key!r}: here every write happens once without one"
+            f"an action or a batch takes no idempotency key, such as {idempotency_key!r}: its "
+            "writes happen once without one"
         )
 
     def tree_as_of(self, as_of: AsOf) -> NoReturn:
         """Raise `Unsupported`, because an action or a batch reads one state of its memory."""
         raise Unsupported(
-            f"at({short_repr(as_of)}): inside a batch or an action the past is not read; read it "
-            "outside, with memory.key(…).short_term.at(…)"
+            f"at({short_repr(as_of)}) cannot read the past inside a batch or an action; call it "
+            "outside, as memory.key(…).short_term.at(…)"
         )
 
     def read(self, location: ParsedPath) -> Value | NonValue:
@@ -389,7 +390,9 @@ class Overlay:
         """
         current = self.read(location)
         if current is NonValue.OBJECT:
-            raise ObjectInTheWay(location.text, "an object is there, which compares to no value")
+            raise ObjectInTheWay(
+                location.text, "an object is there, which cannot be compared with a value"
+            )
         if not _same(current, expected):
             raise CompareFailed(location.text)
         self.assign(location, value, expiry)
@@ -470,7 +473,7 @@ class Overlay:
         try:
             total = number + by
         except OverflowError:
-            raise InvalidValue("by", "the sum of a float and so large an int is none") from None
+            raise InvalidValue("by", "the int is too large to be added to a float") from None
         self._checked(location, total)
         self._cells.put_value(location, total, self._same_expiry(cell, expiry))
         self._record_write(location)
@@ -505,11 +508,11 @@ class Overlay:
         """
         path, cell = location.path, self._cells.live_cell_at(location.path)
         if cell is None:
-            raise TreeConflict(location.text, "nothing is here that could be moved")
+            raise TreeConflict(location.text, "there is nothing to move")
         if target.path[: len(path)] == path:
-            raise TreeConflict(target.text, "nothing can be moved into itself or below itself")
+            raise TreeConflict(target.text, "an object cannot be moved into itself or below itself")
         if self._cells.live_cell_at(target.path) is not None:
-            raise TreeConflict(target.text, "something is here; delete it first, then move")
+            raise TreeConflict(target.text, "the target of the move exists; delete it first")
         moved = list(self._moved(cell, path, target.path))
         for delta in moved:
             path_names(delta.path)

@@ -51,7 +51,7 @@ def path_names(path: object) -> Path:
     if len(names) > MAX_LEVELS:
         raise TooLarge(f"a path has {len(names)} names; at most {MAX_LEVELS} are accepted")
     if "" in names:
-        raise InvalidPath(path, "holds an empty name")
+        raise InvalidPath(path, "contains an empty name")
     text = "".join(names)
     if len(text) > MAX_NAME or not text.isascii():
         for name in names:
@@ -67,12 +67,14 @@ def _name(name: object, path: object) -> str:
 
 def _check(name: str, path: object) -> None:
     if len(name) > MAX_NAME:
-        raise TooLarge(f"a name in a path has {len(name)} characters; the most is {MAX_NAME}")
+        raise TooLarge(
+            f"a name in a path has {len(name):,} characters; at most {MAX_NAME} are accepted"
+        )
     if not name.isascii():
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise InvalidPath(path, "holds a lone surrogate, which is not text") from None
+            raise InvalidPath(path, "contains a lone surrogate, which is not valid text") from None
 
 
 def _kind(value: object) -> str:
@@ -154,8 +156,8 @@ class MemoryRef:
         memory = getattr(context, name, None)
         if memory is None:
             raise InvalidInput(
-                "a reference is resolved in the context of an action, or in the memory of a key, "
-                f"not in {short_repr(context)}"
+                "a reference needs the context of an action or the memory of a key, not "
+                f"{short_repr(context)}"
             )
         return memory.get(self)
 
@@ -173,7 +175,7 @@ class MemoryRef:
         """
         fields = cast("dict[object, object]", value if isinstance(value, dict) else {})
         if "path" not in fields:
-            raise InvalidPath(fields, 'a reference is a dict like {"memory_type": …, "path": …}')
+            raise InvalidPath(fields, 'a reference must be like {"memory_type": …, "path": …}')
         path = fields["path"]
         names = tuple(cast("list[object]", path)) if isinstance(path, list) else path
         kind = fields.get("memory_type", MemoryKind.SHORT_TERM)

@@ -214,7 +214,7 @@ class TreeLimits:
             if bound > self.value_bytes:
                 raise TooLarge(
                     f"the value for {location.text!r} has {bound} bytes in wire form; at most "
-                    f"{self.value_bytes} are accepted; store it in parts, or in a file"
+                    f"{self.value_bytes} are accepted: store it in parts, or in a file"
                 )
         return bound
 
@@ -232,11 +232,11 @@ def ttl_us(ttl: object) -> int:
         InvalidInput: *ttl* is not a timedelta, not above zero, or over 1,000 years.
     """
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
-        raise InvalidInput(f"a ttl must be a timedelta of more than zero, not {short_repr(ttl)}")
+        raise InvalidInput(f"a ttl must be a timedelta above 0, not {short_repr(ttl)}")
     if ttl > LONGEST_TTL:
         raise InvalidInput(
-            f"a ttl of {ttl.days:,} days is longer than 1,000 years; "
-            "leave it out to keep the value for good"
+            f"a ttl of {ttl.days:,} days is longer than 1,000 years; to keep the value, leave "
+            "out ttl"
         )
     return (ttl.days * 86_400 + ttl.seconds) * 1_000_000 + ttl.microseconds
 

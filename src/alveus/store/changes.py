@@ -238,7 +238,7 @@ class Compact:
         for add in self.added:
             if add.set != self.set:
                 raise InvalidInput(
-                    f"a compaction of set {self.set.name!r} adds to it, not to {add.set.name!r}"
+                    f"a compaction of set {self.set.name!r} cannot add to set {add.set.name!r}"
                 )
 
 
@@ -416,11 +416,11 @@ class Batch:
     def __post_init__(self) -> None:
         """Raise if a batch contradicts itself."""
         if self.op is not None and not (self.run is None or isinstance(self.run, StatusChange)):
-            raise InvalidInput("what a run does is named by its position in it, and has no op")
+            raise InvalidInput("a batch of a run takes no op; its position in the run is its name")
         if self.epoch is None and not (self.run is None or isinstance(self.run, StatusChange)):
-            raise InvalidInput("what a run does is committed under the epoch of its key's lease")
+            raise InvalidInput("a batch of a run needs the epoch of the lease of its key")
         if self.epoch is None and self.release:
-            raise InvalidInput("a batch outside a run has no lease to give back")
+            raise InvalidInput("a batch outside a run has no lease to release")
 
 
 @dataclass(frozen=True, slots=True)

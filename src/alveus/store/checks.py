@@ -149,14 +149,14 @@ def check_run(
     # Before the scope: a run of a forgotten key has ended, and its key has another name.
     check_status(progress.run, scope, status, "waiting" if is_work else progress.expected)
     if scope != batch.scope:
-        raise InvalidInput(f"run {progress.run} is of {scope}, its batch of {batch.scope}")
+        raise InvalidInput(f"run {progress.run} belongs to {scope}, but its batch to {batch.scope}")
     if is_work and not has_begun and progress.begin is None:
-        raise InvalidInput(f"the first commit of run {progress.run} says when and how it began")
+        raise InvalidInput(f"the first commit of run {progress.run} lacks the begin of the run")
 
 
 def no_run(run: int) -> NotFound:
     """Return the error for a run that does not exist."""
-    return NotFound(f"there is no run {run}; it was never accepted, or was pruned")
+    return NotFound(f"there is no run {run}; it never existed, or was pruned")
 
 
 def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus) -> None:
@@ -197,10 +197,10 @@ def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
         raise CompactionChanged(compaction.id, f"it was undone by commit {compaction.undo_commit}")
     if compaction.purged:
         raise CompactionChanged(
-            compaction.id, "what it retired was purged: see the set's retention"
+            compaction.id, "its retired items were purged, as the retention of the set says"
         )
     if not compaction.retired:
-        raise CompactionChanged(compaction.id, "nothing that it retired is kept")
+        raise CompactionChanged(compaction.id, "none of its retired items is kept")
     if undo.erased not in (None, compaction.erased):
         raise SetMoved(undo.set.name)
     return compaction
@@ -235,11 +235,11 @@ def check_past(past: Past, number: int) -> None:
     rows = [item.row for item in past.begun_items]
     begun = [*rows, *(done.id for done in past.compactions)]
     if any(row >> ROW_BITS != number for row in begun):
-        raise InvalidInput(f"a past of another commit than {number} cannot be taken in by it")
+        raise InvalidInput(f"commit {number} cannot import the past of another commit")
     if any(after <= before for before, after in pairwise(rows)):
-        raise InvalidInput("versions of a past come in the order of their rows, each once")
+        raise InvalidInput("the versions of a past must be in the order of their rows, each once")
     if any(item.set != past.set for item in past.begun_items):
-        raise InvalidInput(f"a past of set {past.set.name!r} begins versions of that set alone")
+        raise InvalidInput(f"a past of set {past.set.name!r} may contain only versions of that set")
 
 
 def check_next(item: StoredItem, last: tuple[int, bool] | None) -> None:

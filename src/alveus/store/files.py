@@ -81,7 +81,8 @@ def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
             if not try_lock(file.fileno()):
                 if time.monotonic() >= deadline:
                     raise StoreBusy(  # noqa: TRY301 - here, so that the file is closed
-                        f"another process is writing {target}; wait for it, or choose another path"
+                        f"another process is writing {target}; try again later, or pass another "
+                        "path"
                     )
                 time.sleep(POLL_S)
             else:

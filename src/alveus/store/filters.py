@@ -318,18 +318,18 @@ class _Parser:
             )
         if depth > MAX_DEPTH:
             raise InvalidFilter(
-                f"{shortened(path)} is nested deeper than {MAX_DEPTH} levels, or in itself; "
-                "say it with fewer"
+                f"{shortened(path)} is nested deeper than {MAX_DEPTH} levels, or contains "
+                "itself; use fewer levels"
             )
         parts: list[Node] = []
         plain: _Json = {}
         for name, asked in cast("Mapping[object, object]", where).items():
             at = f"{path}[{short_repr(name)}]"
             if type(name) is not str:
-                raise InvalidFilter(f"{at}: a field's name must be a str")
+                raise InvalidFilter(f"{at}: the name of a field must be a str")
             node, spelled, said = self._entry(name, asked, at, depth)
             if spelled in plain:
-                raise InvalidFilter(f"{at} names a field twice; use 'all' with two dicts")
+                raise InvalidFilter(f"{at} contains a field twice; use 'all' with two dicts")
             parts.append(node)
             plain[spelled] = said
         return parts[0] if len(parts) == 1 else All(tuple(parts)), plain
@@ -358,7 +358,7 @@ class _Parser:
         short = not isinstance(asked, Mapping)
         operators = cast("Mapping[object, object]", {"eq": asked} if short else asked)
         if not operators:
-            raise InvalidFilter(f"{at} has no operator; say which of {', '.join(_TESTS)}")
+            raise InvalidFilter(f"{at} has no operator; use one of {', '.join(_TESTS)}")
         kind = ITEM_FIELDS.get(path[0]) if of_item else None
         parts: list[Node] = []
         plain: _Json = {}
@@ -368,11 +368,14 @@ class _Parser:
                 raise InvalidFilter(f"{at}: a filter has at most {MAX_CONDITIONS} conditions")
             where = at if short else f"{at}[{short_repr(op)}]"
             if type(op) is not str or op not in _TESTS:
-                raise InvalidFilter(f"{where} is no operator; known are {', '.join(_TESTS)}")
+                raise InvalidFilter(
+                    f"{where} is not an operator; the operators are {', '.join(_TESTS)}"
+                )
             if short and isinstance(operand, list | tuple):
                 raise InvalidFilter(
-                    f"{where} is a list: say {{'in': […]}} for one value of several, "
-                    "{'contains': …} for a list that holds it, {'eq': […]} for the same list"
+                    f"{where} is a list; use {{'in': […]}} for one value of several, "
+                    "{'contains': …} for a list that contains the value, {'eq': […]} for an "
+                    "equal list"
                 )
             operands = _operands(op, operand, kind, where)
             parts.append(Condition(path, of_item, op, frozenset(operands)))
@@ -387,8 +390,9 @@ def _path(name: str, at: str) -> tuple[Path, bool]:
             return (name,), True
         if name != VALUE and not name.startswith(f"{VALUE}."):
             raise InvalidFilter(
-                f"{at} is no field of an item; known are {', '.join((*ITEM_FIELDS, VALUE))}; a "
-                rf"field of the metadata that begins with a dollar is written '\{name}'"
+                f"{at} is not a field of an item; the fields are "
+                f"{', '.join((*ITEM_FIELDS, VALUE))}. For a field of the metadata that begins "
+                f"with a dollar write '\\{name}'"
             )
     names = [""]
     marks = iter(name)
@@ -399,7 +403,7 @@ def _path(name: str, at: str) -> tuple[Path, bool]:
             names[-1] += next(marks, mark) if mark == "\\" else mark
     _checked_text(name, at)
     if not all(names):
-        raise InvalidFilter(rf"{at} has an empty name in it; a dot inside a name is written '\.'")
+        raise InvalidFilter(f"{at} contains an empty name; for a dot inside a name write '\\.'")
     return tuple(names), name.startswith("$")
 
 
@@ -433,12 +437,12 @@ def _operand(op: str, operand: object, kind: str | None, at: str) -> Key:
     key = _key(op, operand, at)
     if op in _ORDERS and key[0] not in ("number", "text"):
         raise InvalidFilter(
-            f"{at} must be a number or a str to be ordered by, not {short_repr(operand)}"
+            f"{at} must be a number or a str, which have an order, not {short_repr(operand)}"
         )
     if kind and key[0] != kind:
         wanted = "a number" if kind == "number" else "a str"
         raise InvalidFilter(
-            f"{at} must be {wanted}, not {short_repr(operand)}; to ask for none use 'exists'"
+            f"{at} must be {wanted}, not {short_repr(operand)}; for a missing value use 'exists'"
         )
     return _checked_key(key, at)
 
@@ -451,7 +455,7 @@ def _key(op: str, operand: object, at: str) -> Key:
         if key is not None and whole:
             json.dumps(operand)
     except (InvalidValue, TypeError) as error:  # a TypeError: the operand contains bytes
-        raise InvalidFilter(f"{at} cannot be compared with: {error}") from None
+        raise InvalidFilter(f"{at} has a value that cannot be compared: {error}") from None
     if key is None:
         allowed = "None, bool, int, float or str"
         more = "" if op not in _EQUALITIES else ", or a list or dict of such"
@@ -466,7 +470,7 @@ def _checked_key(key: Key, at: str) -> Key:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidFilter(f"{at} must be a finite number, not {short_repr(value)}")
     if isinstance(value, int) and not -_MOST_DIGITS < value < _MOST_DIGITS:
-        raise InvalidFilter(f"{at} is a number of more than 600 digits")
+        raise InvalidFilter(f"{at} is a number of more than 600 digits; use a smaller number")
     return kind, value
 
 
@@ -474,12 +478,12 @@ def _checked_text(text: str, at: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidFilter(f"{at} holds a lone surrogate, which is not text") from None
+        raise InvalidFilter(f"{at} contains a lone surrogate, which is not valid text") from None
 
 
 def _time(op: str, operand: object, at: str) -> int:
     if op == "contains":
-        raise InvalidFilter(f"{at}: a time contains nothing; use eq gt gte lt lte in or nin")
+        raise InvalidFilter(f"{at}: a time cannot contain a value; use eq gt gte lt lte in or nin")
     try:
         time = datetime.fromisoformat(operand) if isinstance(operand, str) else operand
         us = microseconds(cast("datetime", time), at)

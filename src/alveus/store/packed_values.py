@@ -135,7 +135,7 @@ def _unpacked(stored: bytes) -> str:
         return str(stored, "utf-8")
     form, length = _HEAD.unpack_from(stored)
     if form != _FORM:
-        raise ValueError(f"form {form} of a packed value is not known")
+        raise ValueError(f"the form {form} of a packed value is unknown")
     offset = _HEAD.size + length
     text = str(stored[_HEAD.size : offset], "utf-8")
     parts: list[str] = []
@@ -148,6 +148,6 @@ def _unpacked(stored: bytes) -> str:
         )
         last, offset = placeholder.end(1), end
     if offset != len(stored):
-        raise ValueError(f"a packed value of {len(stored)} bytes was to have {offset}")
+        raise ValueError(f"a packed value has {len(stored)} bytes instead of {offset}")
     parts.append(text[last:])
     return "".join(parts)

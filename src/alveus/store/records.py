@@ -228,8 +228,8 @@ def _text(value: Value, given: object) -> str:
         raise InvalidValue("text", f"must be a str, not {short_repr(text)}", hint="use str(text)")
     if text is None:
         several = "add several items with add_many, or " if isinstance(value, list) else ""
-        hint = f"{several}pass text=; text='' stores it unread"
-        raise InvalidValue("value", "has no text that search could read", hint=hint)
+        hint = f"{several}pass text=; with text='' no search finds the item"
+        raise InvalidValue("value", "has no text for search", hint=hint)
     return text
 
 
@@ -238,7 +238,7 @@ def with_one_text(item: Item) -> Item:
     if item.texts is None:
         return item
     if item.text is not None:
-        raise InvalidInput("an item takes text or texts, one of them")
+        raise InvalidInput("an item takes either text or texts")
     texts = item.texts
     if not isinstance(texts, (list, tuple)) or not 1 <= len(texts) <= MOST_WINDOWS:
         raise InvalidInput(
@@ -263,7 +263,7 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
     )
     if item.ttl is not None:
         if expires is not None:
-            raise InvalidInput("an item takes ttl or expire_at, one of them")
+            raise InvalidInput("an item takes either ttl or expire_at")
         expires = now + read_span(item.ttl, "ttl") // MICROSECOND
     check_spans(now if time is None else time, until, since, to)
     return until, expires, since, to
@@ -272,7 +272,7 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
 def check_spans(time: int | None, until: int | None, since: int | None, to: int | None) -> None:
     """Raise `InvalidInput` if *until* is before *time*, or *to* before *since*."""
     if time is not None and until is not None and until < time:
-        raise InvalidInput("until must not be before time: it ends the span that time begins")
+        raise InvalidInput("until must not be before time, the begin of the same period")
     if since is not None and to is not None and to < since:
         raise InvalidInput("valid_to must not be before valid_from")
 

@@ -79,8 +79,8 @@ def refuse_tree_in_run(store: object, scope: Scope) -> None:
     """
     if _holds(store, scope):
         raise InvalidInput(
-            f"key {scope.key!r} is held by the action that this is called in, and a change of its "
-            "exact memory from outside would wait for that; use ctx.short_term_memory"
+            f"the action that makes this call holds key {scope.key!r}, so that a change from "
+            "outside would wait for ever; use ctx.short_term_memory"
         )
 
 
@@ -91,8 +91,8 @@ def refuse_in_run(store: object, scope: Scope) -> None:
     """
     if _holds(store, scope):
         raise InvalidInput(
-            f"an action of key {scope.key!r} cannot wait for another run of that key, which "
-            "comes after its own; send an event, or submit the input and do not wait"
+            f"an action of key {scope.key!r} cannot wait for a later run of the same key; send "
+            "an event, or submit the input without waiting"
         )
 
 
@@ -105,4 +105,4 @@ def refuse_in_runner(owner: str, what: str) -> None:
         what: The name of the call, for the message.
     """
     if any(name == owner for _, _, name, _ in _RUNNING.get()):
-        raise InvalidInput(f"an action cannot {what}; it is not done itself")
+        raise InvalidInput(f"an action cannot {what}: the runner waits for the action to end")

@@ -85,10 +85,10 @@ def space_of(inputs: Sequence[QueuedInput]) -> str:
     for each in inputs:
         if each.scope.space != space:
             raise InvalidInput(
-                f"inputs of space {space!r} and of {each.scope.space!r} are accepted one by one"
+                f"inputs of spaces {space!r} and {each.scope.space!r} must be accepted one by one"
             )
         if each.scope.key is None:
-            raise InvalidInput("an input is run for a key; knowledge has no lane")
+            raise InvalidInput("an input needs a key; knowledge has no runs")
     return space
 
 
@@ -230,7 +230,7 @@ class StatusChange:
     def __post_init__(self) -> None:
         """Raise `InvalidInput` if *expected* is a final status, which never changes."""
         if self.expected in ENDED:
-            raise InvalidInput(f"run {self.run}: a run that is {self.expected} stays so")
+            raise InvalidInput(f"run {self.run} is {self.expected} and must stay so")
 
 
 Progress: TypeAlias = Step | DurableCall | StatusChange
@@ -238,7 +238,7 @@ Progress: TypeAlias = Step | DurableCall | StatusChange
 
 def _check_position(position: int, what: str) -> None:
     if not 0 <= position < MAX_POSITIONS:
-        raise TooLarge(f"there are at most {MAX_POSITIONS:,} {what}")
+        raise TooLarge(f"there may be at most {MAX_POSITIONS:,} {what}")
 
 
 @dataclass(frozen=True, slots=True)

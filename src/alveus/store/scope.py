@@ -51,7 +51,7 @@ def set_name(name: str) -> str:
         InvalidName: *name* is not a valid name, or is a name of an internal set.
     """
     if checked_name(name, "a set's name").startswith(HIDDEN):
-        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
+        raise InvalidName(f"the name of a set must not begin with {HIDDEN!r}, as {name!r} does")
     return name
 
 

@@ -80,7 +80,7 @@ class Definition:
         unknown = sorted(set(document).difference(field.name for field in fields(cls)))
         if unknown:
             raise InvalidInput(
-                f"a definition of a set has no {unknown}; it has "
+                f"the definition of a set has no field {unknown}; the fields are "
                 f"{', '.join(field.name for field in fields(cls))}"
             )
         for name, value in document.items():

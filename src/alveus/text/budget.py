@@ -47,7 +47,7 @@ class Budget:
         if self.tokens is not None:
             counted(self.tokens, "budget_tokens", most=MOST_TOKENS)
         counted(self.message_tokens, "message_tokens", least=0)
-        checked_function(self.counter, "a token counter is a function of a text")
+        checked_function(self.counter, "a token counter must be a function of a text")
 
     def size(self, messages: Sequence[Message]) -> int:
         """Return how many tokens messages have, with the `message_tokens` of each.
@@ -55,8 +55,8 @@ class Budget:
         Raises:
             InvalidInput: The counter did not return a number of tokens.
         """
-        for message in checked_kind(messages, Sequence, "messages are a list of Message"):
-            checked_kind(message, Message, "messages are a list of Message")
+        for message in checked_kind(messages, Sequence, "messages must be a list of Message"):
+            checked_kind(message, Message, "messages must be a list of Message")
         return sum(self.count(message.content) + self.message_tokens for message in messages)
 
     def count(self, text: str) -> int:
@@ -65,16 +65,16 @@ class Budget:
         Raises:
             InvalidInput: The counter did not return a number of tokens.
         """
-        found = self.counter(checked_kind(text, str, "tokens are counted in a text"))
+        found = self.counter(checked_kind(text, str, "tokens can be counted only in a text"))
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - of the user
             raise InvalidInput(
-                f"a token counter returned {short_repr(found)}, which is no count of tokens"
+                f"a token counter must return a whole number of 0 or more, not {short_repr(found)}"
             )
         return found
 
     def counts_as(self, other: Budget) -> bool:
         """Return whether another budget counts in the same way. Its limit may differ."""
-        checked_kind(other, Budget, "a Budget is compared with one")
+        checked_kind(other, Budget, "a Budget can be compared only with a Budget")
         return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
 
     def remaining(self, fixed: Sequence[Message]) -> int | None:

@@ -45,7 +45,9 @@ class Message:
             kind = type(self.content).__name__
             raise InvalidInput(f"the content of a message must be a str, not {kind}; pass str(…)")
         if self.role not in ROLES:
-            raise InvalidInput(f"the role of a message is {', '.join(ROLES)}; not {self.role!r}")
+            raise InvalidInput(
+                f"the role of a message must be one of {', '.join(ROLES)}, not {self.role!r}"
+            )
         for name in ("calls", "answers"):
             object.__setattr__(self, name, _ids(getattr(self, name), name))
 
@@ -87,7 +89,9 @@ class Message:
         unknown = [name for name in given if name not in cls.__dataclass_fields__]
         if unknown or "content" not in given:
             problem = f"has {unknown[0]!r}" if unknown else "has no content"
-            raise InvalidInput(f"a message {problem}; it has {', '.join(cls.__dataclass_fields__)}")
+            raise InvalidInput(
+                f"a message {problem}; the fields are {', '.join(cls.__dataclass_fields__)}"
+            )
         return cls(**given)  # pyright: ignore[reportArgumentType] - each is checked on the way in
 
     def to_chat(self) -> dict[str, str]:
@@ -101,5 +105,5 @@ def _ids(given: object, what: str) -> tuple[str, ...]:
         raise InvalidInput(f"the {what} of a message must be a list of ids, not {given!r}")
     listed = cast("Sequence[object]", given)
     if wrong := [one for one in listed if not isinstance(one, str) or not one]:
-        raise InvalidInput(f"the {what} of a message must be ids, not {wrong[0]!r}")
+        raise InvalidInput(f"the {what} of a message must contain only ids, not {wrong[0]!r}")
     return tuple(cast("Sequence[str]", listed))

@@ -82,7 +82,7 @@ def summary_of(value: object, most: int) -> str:
         Unfit: The summary is missing, empty, too long, or not a valid text.
     """
     if not isinstance(value, dict):
-        raise Unfit('the answer has to be an object with a "summary"')
+        raise Unfit('the answer must be an object with a "summary"')
     return _text(cast("dict[str, object]", value).get("summary"), '"summary"', most)
 
 
@@ -95,9 +95,9 @@ def topics_of(value: object, count: int, limit: int, most: int) -> tuple[Checked
     """
     topics = as_list(as_dict(value).get("topics"))
     if not topics:
-        raise Unfit('the answer has to be an object with a list of "topics", at least one')
+        raise Unfit('the answer must be an object with a non-empty list of "topics"')
     if len(topics) > limit:
-        raise Unfit(f"there are {len(topics)} topics, and at most {limit} are allowed")
+        raise Unfit(f"there are {len(topics)} topics; at most {limit} are accepted")
     taken: set[int] = set()
     return tuple(_topic(topic, at, count, most, taken) for at, topic in enumerate(topics))
 
@@ -117,12 +117,12 @@ def _topic(value: object, at: int, count: int, most: int, taken: set[int]) -> Ch
 def _items(value: object, where: str, count: int, taken: set[int]) -> tuple[int, ...]:
     items, found = as_list(value), list[int]()
     if not items:
-        raise Unfit(f'"items" of {where} is not a list of ids, at least one')
+        raise Unfit(f'"items" of {where} must be a non-empty list of ids')
     for item in items:
         if type(item) is not int or not 0 <= item < count:
-            raise Unfit(f'"items" of {where} has an id that no item has; ids go to {count - 1}')
+            raise Unfit(f'"items" of {where} contains an unknown id; ids go up to {count - 1}')
         if item in taken:
-            raise Unfit(f"item {item} is in two topics; an id may be given once")
+            raise Unfit(f"item {item} is in two topics; each item may be in one topic")
         taken.add(item)
         found.append(item)
     return tuple(sorted(found))
@@ -131,11 +131,11 @@ def _items(value: object, where: str, count: int, taken: set[int]) -> tuple[int,
 def _text(value: object, what: str, most: int) -> str:
     text = value.strip() if isinstance(value, str) else ""
     if not text:
-        raise Unfit(f"{what} is no text, or an empty one")
+        raise Unfit(f"{what} must be a non-empty text")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise Unfit(f"{what} has a lone surrogate")
+        raise Unfit(f"{what} contains a lone surrogate")
     if tokens(text) > most:
-        raise Unfit(f"{what} is too long; it may have at most {_words(most)}")
+        raise Unfit(f"{what} is too long; at most {_words(most)} are accepted")
     return text
 
 
@@ -208,7 +208,7 @@ class ModelSummariser:
     ) -> None:
         if not isinstance(chat, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             kind = type(chat).__name__
-            raise InvalidInput(f"{kind} is not a ChatModel: it needs name, usage and complete()")
+            raise InvalidInput(f"{kind} is not a ChatModel; it needs name, usage and complete()")
         self._chat, self._fallback = chat, fallback or ExtractiveSummariser()
         self._batch_tokens = counted(batch_tokens, "batch_tokens", least=LEAST_BATCH_TOKENS)
         self._asking = Asking(attempts=counted(attempts, "attempts"), temperature=temperature)

@@ -136,7 +136,7 @@ def _checked_vectors(
     size = rows.shape[-1] if dimensions is None and rows.ndim else dimensions
     if rows.shape != (len(texts), size) or not np.isfinite(rows).all():
         raise InvalidInput(
-            f"vectors must be numbers of the shape {(len(texts), size)}, a row per text of the "
-            f"summariser's embedder, not of {rows.shape}"
+            f"vectors must have the shape {(len(texts), size)}, a row per text of the "
+            f"summariser's embedder, not {rows.shape}"
         )
     return rows

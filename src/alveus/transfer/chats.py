@@ -157,8 +157,7 @@ class ChatReader(Reader):
         readable = isinstance(text_or_parts, (str, list)) or (text_or_parts is None and has_more)
         if not isinstance(role, str) or not readable:
             raise InvalidInput(
-                'a message has a "role", which is a text, and a "content": a text, or a list of '
-                "parts"
+                'a message needs a text as "role", and a text or a list of parts as "content"'
             )
         content = Content()
         content.read(text_or_parts or "")
@@ -200,7 +199,7 @@ class ChatReader(Reader):
         """
         session = name_of(chat, "conversation_id", "id")
         if session is None:
-            raise InvalidInput('a conversation has an "id" or a "conversation_id"')
+            raise InvalidInput('a conversation needs an "id" or a "conversation_id"')
         nodes = {i: node for i, node in _object(chat, "mapping").items() if isinstance(node, dict)}
         branch = _branch(nodes, _last_node(chat, nodes))
         timed: dict[str, Value] = {}  # the last message with a time
@@ -266,7 +265,7 @@ def _last_node(chat: dict[str, Value], nodes: dict[str, dict[str, Value]]) -> Va
     leaves = [node_id for node_id in nodes if node_id not in parents]
     if len(leaves) > 1:
         raise InvalidInput(
-            f'there is no "current_node" that says which of its {len(leaves)} branches is shown'
+            f'"current_node" is missing; it must name one of the {len(leaves)} branches'
         )
     return leaves[0] if leaves else None
 
@@ -275,9 +274,11 @@ def _branch(nodes: dict[str, dict[str, Value]], last: Value) -> list[str]:
     branch: dict[str, None] = {}
     while last is not None:
         if not isinstance(last, str) or last not in nodes:
-            raise InvalidInput(f'"mapping" has no message {last!r:.60}, which another one names')
+            raise InvalidInput(
+                f'"mapping" has no message {last!r:.60}, to which another message refers'
+            )
         if last in branch:
-            raise InvalidInput(f"the parents of message {last!r:.60} go round in a circle")
+            raise InvalidInput(f"the parents of message {last!r:.60} form a circle")
         branch[last] = None
         last = nodes[last].get("parent")
     return list(branch)[::-1]
@@ -349,10 +350,10 @@ class ConversationReader(Reader):
         fields = checked_object(turn)
         text, turn_id = fields.get("text"), fields.get(self.TURN_ID)
         if not isinstance(text, str):
-            raise InvalidInput(f"a turn has a text, not {text!r:.40}")
+            raise InvalidInput(f"a turn needs a text, not {text!r:.40}")
         time = self.when(fields, *(around if self.target.time_from else ())) or session_time
         if time is None:
-            raise InvalidInput(f"turn {turn_id!r:.40} has no time, and its session has no date")
+            raise InvalidInput(f"turn {turn_id!r:.40} needs a time, or its session needs a date")
         speaker = fields.get("speaker")
         checked_name(valid_text(speaker).value, "a turn's speaker")
         item = Item(
@@ -387,7 +388,7 @@ class ConversationReader(Reader):
                 tzinfo=zone or UTC,
             )
         except ValueError:
-            raise InvalidInput(f"there is no such time as {value!r}") from None
+            raise InvalidInput(f"the time {value!r} does not exist") from None
 
 
 class LocomoReader(ConversationReader):
@@ -410,14 +411,14 @@ class LocomoReader(ConversationReader):
         """Return the name of a sample."""
         name = name_of(fields, "sample_id")
         if name is None:
-            raise InvalidInput('a sample has a "sample_id"')
+            raise InvalidInput('a sample needs a "sample_id"')
         return name
 
     def sessions(self, fields: dict[str, Value], name: str) -> Iterator[tuple[str, Value]]:
         """Yield the sessions of a sample, in the order of their numbers."""
         talk = fields.get("conversation")
         if not isinstance(talk, dict):
-            raise InvalidInput(f'sample {name!r} has no "conversation" with sessions')
+            raise InvalidInput(f'sample {name!r} needs a "conversation" with sessions')
         numbers = sorted(int(found[1]) for found in map(_SESSION.fullmatch, talk) if found)
         for session in (f"session_{number}" for number in numbers):
             dated = {"turns": talk.get(session), "date": talk.get(f"{session}_date_time")}

@@ -134,7 +134,7 @@ class Reader(ABC):
             text = value_at(target.text_from, records) or ""
             if not isinstance(text, str):
                 raise InvalidInput(
-                    f"{target.text_from!r} is {text!r:.40}, not a text; name another field"
+                    f"{target.text_from!r} must be a text, not {text!r:.40}; pass another field"
                 )
             item = replace(item, text=text)
         text = text_of(item.value) if item.text is None else item.text
@@ -143,8 +143,8 @@ class Reader(ABC):
         key = _name_at(target.key_from, records) or target.key
         if key is None and target.key_from is not None:
             raise InvalidInput(
-                f"there is no {target.key_from!r} that could name its key; "
-                "name a key for such records too (--key)"
+                f"the field {target.key_from!r} for the key is missing; pass a key for such "
+                "records (--key)"
             )
         name = _name_at(target.set_from, records) or target.set
         valid, replaced = counted_valid_item(item)
@@ -196,7 +196,7 @@ def _name_at(path: str | None, records: Iterable[Value]) -> str | None:
     if value is None:
         return None
     if not isinstance(value, (str, int)) or isinstance(value, bool):
-        raise InvalidInput(f"{path!r} is {value!r:.40}, which names no key or set; name a text")
+        raise InvalidInput(f"{path!r} must be the text of a key or a set, not {value!r:.40}")
     return str(value)
 
 
@@ -227,8 +227,8 @@ class ItemReader(Reader):
         if self.target.key_from is None and key is not None and key != self.target.key:
             where = "knowledge" if self.target.key is None else f"key {self.target.key!r}"
             raise InvalidInput(
-                f"it names the key {key!r:.40}, and the import is into {where}; leave the key out "
-                "of the record or of the call, or import each record under its key (--key-from key)"
+                f"it has the key {key!r:.40}, but the import goes into {where}; leave out one "
+                "of the keys, or import each record under its own key (--key-from key)"
             )
         text, value = self._contents(fields)
         given = [name for name in TIMES if fields.get(name) is not None]
@@ -258,7 +258,7 @@ class ItemReader(Reader):
         if text is None and self.target.text_from is not None:
             text = value_at(self.target.text_from, [fields])
         if not isinstance(text, str) and (text is not None or text_of(fields.get("value")) is None):
-            raise InvalidInput('an item has a "text" (--text-from names another field)')
+            raise InvalidInput('an item needs a "text"; for another field pass --text-from')
         return (text, fields["value"]) if "value" in fields else (None, text)
 
     def _metadata(self, fields: dict[str, Value], time: str) -> dict[str, Value]:
@@ -267,7 +267,7 @@ class ItemReader(Reader):
         others = {n: v for n, v in fields.items() if n not in used and v is not None}
         twice = next((n for n, v in others.items() if metadata.get(n, v) != v), None)
         if twice is not None:
-            raise InvalidInput(f"{twice!r} is also in the metadata, and differs; remove one")
+            raise InvalidInput(f"{twice!r} has another value in the metadata; remove one of them")
         return others | metadata
 
     def _time(self, fields: dict[str, Value], name: str) -> datetime | None:
@@ -319,7 +319,7 @@ class McpMemoryReader(Reader):
                 yield Skipped(UNKNOWN_ENTITY)
             return
         if kind != "entity":
-            raise InvalidInput(f'"type" is {fields.get("type")!r:.40}; it is entity or relation')
+            raise InvalidInput(f'"type" must be entity or relation, not {fields.get("type")!r:.40}')
         name = checked_name(fields.get("name"), "the name of an entity")
         with inside(f"entity {name!r:.60}"):
             item = self._item(name, fields)

@@ -59,7 +59,7 @@ from alveus.values.storable import Path, Value
 
 # --- export -----------------------------------------------------------------------------------
 
-MEANWHILE = "something was erased or purged while the history was exported; export it again"
+MEANWHILE = "data was erased or purged during the export; export it again"
 
 EVER = -(1 << 61)
 """A time before the expiry of every node, even of a placeholder."""
@@ -431,8 +431,8 @@ class Replay:
         for line in self._lines():
             if line.time <= time:
                 raise Conflict(
-                    f"the store was written to after commit {line.number} of {self._source.name}; "
-                    "import a history into a new store, or one last written before it began"
+                    f"the store was changed after commit {line.number} of {self._source.name}; "
+                    "import the history into a new store"
                 )
             for part in line.parts:
                 if isinstance(part, (NodeLine, NodeRemoved, NodeGone)) or part.set is None:

@@ -59,7 +59,7 @@ READERS: Mapping[Layout, type[Reader]] = {
 
 _LISTS = frozenset(name for reader in READERS.values() for name in reader.LISTS)
 
-TWICE = "is there twice, exactly alike"
+TWICE = "is there twice with the same contents"
 
 REMEDY = "correct it and import again"
 
@@ -78,19 +78,19 @@ def layout_of(source: Source) -> Layout:
     if isinstance(first, Invalid):
         raise first.error
     if first is None:
-        raise InvalidInput(f"{source.name}: there is nothing to import; name another file")
+        raise InvalidInput(f"{source.name} has no records to import; pass another file")
     if first.fields.get("type") in lines.KINDS and source.unit == "line":
         return "alveus"
     fitting: list[Layout] = [layout for layout in READERS if _fits(source, layout, first)]
     fitting = [layout for layout in fitting if layout != PLAIN] or fitting
     if len(fitting) == 1:
         return fitting[0]
-    problem = f"no format is recognised by the fields {sorted(first.fields)[:8]}"
+    problem = f"the format is unknown; the fields are {sorted(first.fields)[:8]}"
     if fitting:
-        problem = f"this fits {len(fitting)} formats"
+        problem = f"the fields fit {len(fitting)} formats"
     remedy = (
-        f"name a --format ({', '.join(fitting or LAYOUTS)}); alveus import --help shows a record "
-        'of each, and a plain one is {"text": "Prefers window seats."}'
+        f"pass one as --format ({', '.join(fitting or LAYOUTS)}); alveus import --help shows a "
+        'record of each; a plain one is {"text": "Prefers window seats."}'
     )
     raise source.wrong(first.number, problem, remedy, line=first.line)
 
@@ -124,7 +124,7 @@ def entries(
         return
     target = target or OWN_TARGETS.get(layout)
     if target is None:
-        raise InvalidInput(f"{source.name} names no keys; pass a Target with a key")
+        raise InvalidInput(f"{source.name} has no keys; pass a Target with a key")
     reader = READERS[layout](target)
     if reader.PREPARES:
         reader.prepare(source.records(reader.LISTS))
@@ -157,8 +157,8 @@ def _entry_of(
             return Skipped(TWICE)
         where = f"{'on' if source.unit == 'line' else 'in'} {source.at(first)}"
         problem = (
-            f"{part.item.id!r} was there before, {where}, with other contents; "
-            "remove one, or give it another id"
+            f"{part.item.id!r} is also {where}, with other contents; remove one of them, or "
+            "give it another id"
         )
     return Invalid(source.wrong(record.number, problem, REMEDY, line=record.line))
 
@@ -207,7 +207,7 @@ def _history_entries(source: Source) -> Iterator[tuple[int, Entry]]:
         except AlveusError as error:
             raise source.wrong(number, str(error), REMEDY_OF_LINE) from error
     if not reader.ended:
-        problem = "the file breaks off: a history ends with a line of type end"
+        problem = "the file is incomplete: the last line of a history must have the type end"
         raise source.wrong(number, problem, "get the whole file and import again")
 
 
@@ -259,6 +259,6 @@ class _SeenEntries:
         first, _ = self.first(number, entry)
         if first is not None:
             raise InvalidInput(
-                f"{identity(entry)[-1]!r} was there before, on {self._source.at(first)} "
-                "(remove one, or give it another id)"
+                f"{identity(entry)[-1]!r} is also on {self._source.at(first)}; remove one of "
+                "them, or give it another id"
             )

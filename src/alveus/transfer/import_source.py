@@ -29,7 +29,7 @@ AN_OBJECT = '{"text": "Prefers window seats."}'
 UNREADABLE = {
     b"\x1f\x8b": "is compressed; unpack it (zcat FILE | alveus import -)",
     b"PK\x03\x04": "is a zip archive; unpack it and import the .json or .jsonl file in it",
-    b"SQLite format 3\0": "is an SQLite file; name the file itself, which is read through SQLite",
+    b"SQLite format 3\0": "is an SQLite file; pass its path, since SQLite must read it",
 }
 """The problem to report for a file that begins with these bytes."""
 
@@ -244,7 +244,7 @@ class Document:
             elif char == "{":
                 yield from self._object()
             else:
-                problem = f"this is neither a list nor an object, such as {AN_OBJECT}"
+                problem = f"the file must be a list or an object, such as {AN_OBJECT}"
                 raise self._wrong(problem, self._position)
 
     def _object(self) -> Iterator[JsonRecord | Invalid]:
@@ -265,11 +265,11 @@ class Document:
         while self._peek() != "}":
             name = self._value()
             if not isinstance(name, str):
-                problem = f"the name of a field is a text, not {name!r:.40}"
+                problem = f"the name of a field must be a text, not {name!r:.40}"
                 raise self._wrong(problem, self._position)
             self._expect(":")
             if name in seen:
-                raise self._wrong(f"the field {name!r:.40} is there twice", self._position)
+                raise self._wrong(f"the field {name!r:.40} occurs twice", self._position)
             seen.add(name)
             yield name
             if self._peek() != "}":
@@ -305,7 +305,7 @@ class Document:
     ) -> JsonRecord | Invalid:
         self._records += 1
         if not isinstance(fields, dict):
-            problem = f"record {self._records} is no object: {json.dumps(fields)[:40]}"
+            problem = f"record {self._records} is not an object: {json.dumps(fields)[:40]}"
             return Invalid(line_error(self._name, line, problem, f"write {AN_OBJECT}"))
         return JsonRecord(self._records, line, fields, list_name, document)
 
@@ -323,7 +323,7 @@ class Document:
         actual = self._peek()
         if actual != char:
             shown = f"not {actual!r}" if actual else "but the file ends"
-            raise self._wrong(f"{char!r} should be here, {shown}", self._position)
+            raise self._wrong(f"{char!r} is expected here, {shown}", self._position)
         self._position += 1
 
     def _value(self) -> Value:
@@ -332,7 +332,7 @@ class Document:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._position)
             except RecursionError:
-                raise self._wrong("something is nested too deeply", self._position) from None
+                raise self._wrong("the file is nested too deeply", self._position) from None
             except ValueError as error:
                 offset = (
                     error.pos - self._position if isinstance(error, json.JSONDecodeError) else 0
@@ -359,7 +359,7 @@ class Document:
             new = self._decoder.decode(raw, final=self._at_end)
         except UnicodeDecodeError as error:
             line = self._line_at(len(self._text)) + raw.count(b"\n", 0, error.start)
-            problem = "this is not UTF-8"
+            problem = "the file is not UTF-8"
             raise line_error(self._name, line, problem, "save the file as UTF-8") from None
         self._line, self._column = self._line_at(self._position), self._column_at(self._position)
         self._text, self._position = rest + new, 0
@@ -378,7 +378,7 @@ class Document:
         if len(self._text) - self._position > LONGEST and not self._at_end:
             return self._wrong(f"a record has more than {LONGEST:,} characters", self._position)
         reason = error.msg if isinstance(error, json.JSONDecodeError) else error
-        return self._wrong(f"this is not JSON that alveus reads ({reason})", position)
+        return self._wrong(f"the file is not JSON that alveus reads ({reason})", position)
 
     def _wrong(self, problem: str, position: int) -> InvalidInput:
         where = f"{self._name}:{self._line_at(position)}:{self._column_at(position)}"

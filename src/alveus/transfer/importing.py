@@ -78,9 +78,9 @@ def opened(path: str | os.PathLike[str]) -> Generator[Source]:
     """
     path = Path(path)
     if path.is_dir():
-        raise InvalidInput(f"{path} is a folder; name a file in it")
+        raise InvalidInput(f"{path} is a folder; pass a file in the folder")
     if path.exists() and not path.is_file():
-        raise InvalidInput(f"{path} is no file that can be read twice; pipe it in (import -)")
+        raise InvalidInput(f"{path} is not a regular file; pipe its contents in (import -)")
     if is_sqlite(path):
         with langgraph_file(path) as file:
             yield file
@@ -314,8 +314,8 @@ class Load:
             if begun or not isinstance(error, AlveusError):  # an interrupted commit may be durable
                 extent = f"up to {source.at(last)} at least" if last else "in part"
                 error.add_note(
-                    f"{source.name} was imported {extent}; "
-                    "the same command again goes on from there and adds nothing twice"
+                    f"{source.name} was imported {extent}; repeat the same command to continue, "
+                    "which adds nothing twice"
                 )
             raise
         return self.done
@@ -345,7 +345,7 @@ class Load:
                 nodes = [e for e in chunk if isinstance(e, NodeLine)]
                 return call_with_retries(lambda: self._write(key, nodes), on=StaleRun)
             case _:
-                raise InvalidInput("a history is imported whole")
+                raise InvalidInput("a history must be imported completely; leave out the selection")
 
     def _ref(self, line: SetLine | ItemLine | LearntLine | ItemLocation) -> SetRef:
         return SetRef(scope_of(self._memory, line.key), line.set)
@@ -431,7 +431,7 @@ class Load:
         tree, node = batch.short_term, line.node
         if line.path in tree and (node.is_object or self._on_existing != "update"):
             if self._on_existing == "error":
-                raise InvalidInput(f"key {line.key!r} has something at {line.path!r} already")
+                raise InvalidInput(f"key {line.key!r} already has a value at {line.path!r}")
             return False
         expires = None if node.expires is None else moment(node.expires)
         if node.is_object:
@@ -468,8 +468,8 @@ class Load:
             now = self._memory.engine.clock()
             self._memory.store.commit(Batch(scope=scope, time=now, items=changes))
         raise Conflict(
-            f"other writers changed items of {scope.key or scope.space!r} again and again "
-            "while they were linked to their sources; import again"
+            f"other writers changed items of {scope.key or scope.space!r} during each attempt "
+            "to link them to their sources; import again"
         )
 
     def _missing(

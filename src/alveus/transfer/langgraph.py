@@ -49,7 +49,7 @@ class LangGraphReader(Reader):
         namespace = list(texts_of(fields, "namespace"))
         key, value = checked_name(fields.get("key"), "an item's key"), fields.get("value")
         if not isinstance(value, dict):
-            raise InvalidInput(f'the "value" of an item is an object, not {value!r:.40}')
+            raise InvalidInput(f'the "value" of an item must be an object, not {value!r:.40}')
         if fields.get("expired"):
             yield Skipped(EXPIRED)
             return
@@ -161,12 +161,13 @@ class LangGraphFile(Source):
             return columns
         if application_id == ALVEUS:
             raise InvalidInput(
-                f"{self.name} is a memory of alveus; open it (--db), or export it and import that"
+                f"{self.name} is a memory of alveus; open it with --db, or export it and import "
+                "the export"
             )
         contents = "no table of a LangGraph store"
         if "checkpoints" in tables:
             contents = "checkpoints of LangGraph, but no store"
-        raise InvalidInput(f"{self.name} is an SQLite file with {contents}; name another file")
+        raise InvalidInput(f"{self.name} is an SQLite file with {contents}; pass another file")
 
     def _check_unchanged(self) -> None:
         if self._immutable and (_stat(self._path) != self._stat or _in_use(self._path)):
@@ -179,7 +180,7 @@ class LangGraphFile(Source):
         except apsw.BusyError as error:
             raise StoreBusy(f"{self.name} is locked by another process; import it again") from error
         except apsw.Error as error:
-            raise InvalidInput(f"{self.name} cannot be read as an SQLite file: {error}") from error
+            raise InvalidInput(f"{self.name} cannot be read as an SQLite file ({error})") from error
 
 
 @contextmanager
@@ -198,7 +199,7 @@ def langgraph_file(path: Path) -> Generator[LangGraphFile]:
         with FORKS.inside():
             db = PlainConnection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     except apsw.Error as error:
-        raise InvalidInput(f"{path} cannot be opened as an SQLite file: {error}") from error
+        raise InvalidInput(f"{path} cannot be opened as an SQLite file ({error})") from error
     try:
         db.execute("BEGIN")
         yield LangGraphFile(path, db, immutable=immutable)

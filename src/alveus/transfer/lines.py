@@ -85,7 +85,8 @@ def check_field_names(fields: dict[str, Value], allowed: str) -> None:
     unknown = fields.keys() - _names(allowed)
     if unknown:
         raise InvalidInput(
-            f"unknown fields {sorted(unknown)}: a {fields['type']!r} line has {allowed}"
+            f"a line of type {fields['type']!r} has unknown fields {sorted(unknown)}; the "
+            f"fields are {allowed}"
         )
 
 
@@ -101,7 +102,7 @@ def _key(value: Value, name: str = "key", _commits: int = 0) -> str | None:
 def _owner(fields: dict[str, Value]) -> tuple[str | None, str]:
     """Return the key and the set that a line names. The key is None for knowledge."""
     if "key" not in fields:
-        raise InvalidInput('"key" is missing; it is null for knowledge')
+        raise InvalidInput('"key" is missing; for knowledge it is null')
     name = checked_name(fields.get("set"), '"set"')
     return _key(fields["key"]), name
 
@@ -110,7 +111,7 @@ def _path(value: Value, _name: str = "path", _commits: int = 0) -> Path:
     path = texts_of({"path": value}, "path")
     MemoryRef(MemoryKind.SHORT_TERM, path)
     if not path:
-        raise InvalidInput('"path" is empty; name at least one field')
+        raise InvalidInput('"path" is empty; it needs at least one name')
     return path
 
 
@@ -127,7 +128,7 @@ def _position(value: Value, _name: str = "", _commits: int = 0) -> int:
 
 def _row(value: Value, name: str, commits: int) -> RowName:
     if not isinstance(value, list) or len(value) != len(RowName._fields):
-        raise InvalidInput(f'"{name}" must be a commit and a position in it, not {value!r}')
+        raise InvalidInput(f'"{name}" must be a pair: a commit and a position in it, not {value!r}')
     commit = counted(value[0], f'the commit of "{name}"', most=max(1, commits))
     return RowName(commit, _position(value[1]))
 
@@ -208,7 +209,7 @@ class SetLine:
         key, name = _owner(fields)
         made = _definition({name: fields[name] for name in SETTINGS if name in fields})
         if key is None and made != Definition(item_type=made.item_type, admission=made.admission):
-            raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
+            raise InvalidInput("a set of knowledge takes no capacity, compaction or signals")
         return SetLine(key, name, made)
 
 
@@ -299,7 +300,7 @@ class LearntLine:
         check_field_names(fields, "type key set ids set_aside")
         key, name = _owner(fields)
         if key is None:
-            raise InvalidInput("nothing is learnt from a set of knowledge")
+            raise InvalidInput("facts cannot be learnt from a set of knowledge")
         failures = {
             item_id: counted(cast("int", count), '"set_aside"')
             for item_id, count in object_of(fields, "set_aside").items()
@@ -333,7 +334,9 @@ class NodeLine:
         key, path = checked_name(fields.get("key"), '"key"'), _path(fields.get("path", []))
         is_object = fields["type"] == "object"
         if is_object == ("value" in fields):
-            raise InvalidInput('a "value" line has a "value", an "object" line has none')
+            raise InvalidInput(
+                'a line of type "value" needs a "value", and a line of type "object" takes none'
+            )
         expires = time_of(fields.get("expires"))
         given, replaced = valid_text(fields.get("value"))
         node = Node(is_object, checked(given, nan=True), expires and microseconds(expires))
@@ -364,15 +367,15 @@ def export_line(fields: dict[str, Value], ids: Ids) -> ExportLine | None:
         case "alveus":
             return _check_header(fields)
         case _:
-            raise InvalidInput(f'"type" is {kind!r}; it is one of {", ".join(KINDS)}')
+            raise InvalidInput(f'"type" must be one of {", ".join(KINDS)}, not {kind!r}')
 
 
 def _check_header(fields: dict[str, Value]) -> None:
     """Refuse a file whose format this version of alveus cannot read."""
     if fields.get("format") != FORMAT:
         raise InvalidInput(
-            f"the format is {fields.get('format')!r}, this alveus reads {FORMAT}; "
-            "upgrade alveus, or export it again with this one"
+            f"the format must be {FORMAT}, not {fields.get('format')!r}; upgrade alveus, or "
+            "export the memory again with this alveus"
         )
 
 
@@ -380,7 +383,7 @@ def checked_item(item: Item) -> Item:
     """Return *item*, or raise `InvalidInput` if a store would later refuse a part of it."""
     checked_name(item.id, "an item's id")
     if item.text is None and text_of(checked(item.value)) is None:
-        raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
+        raise InvalidInput('the value has no text for search; add "text" ("" for none)')
     check_item(item)
     times = {
         name: microseconds(time, name)
@@ -388,7 +391,7 @@ def checked_item(item: Item) -> Item:
         if (time := getattr(item, name)) is not None
     }
     if item.until is not None and item.time is None:  # the time of import begins no span
-        raise InvalidInput("until needs a time: it ends the span that time begins")
+        raise InvalidInput('"until" needs "time", the begin of the same period')
     if len(times) > 1:
         check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
     for source in item.sources:
@@ -434,7 +437,7 @@ def _definition(given: dict[str, Value]) -> Definition:
     try:
         rules_of(read.admission or ())
     except RuleFailed as error:
-        raise InvalidInput(f'"admission": {error}') from error
+        raise InvalidInput(f'"admission" cannot be used: {error}') from error
     return definition(options)
 
 
@@ -464,9 +467,9 @@ class _HistoryLine:
         names = [field.name for field in fields_of(cast("Any", cls))]
         check_field_names(fields, " ".join(["type", *names]))
         if "key" not in fields:
-            raise InvalidInput('"key" is missing; it is null for knowledge')
+            raise InvalidInput('"key" is missing; for knowledge it is null')
         if fields["key"] is None and "set" not in fields:
-            raise InvalidInput('"set" is missing; knowledge has sets alone')
+            raise InvalidInput('"set" is missing; knowledge consists of sets')
         return cls(**cls._read(fields, commits))
 
     def _more_fields(self) -> dict[str, Value]:
@@ -526,7 +529,7 @@ class ItemBegun(_HistoryLine):
         plain = {name: value for name, value in fields.items() if name not in VERSION}
         line = ItemLine.from_fields(plain, Ids())
         if line.item.time is None:
-            raise InvalidInput('"time" is missing; a version has the time of its item')
+            raise InvalidInput('"time" is missing; it is the time of the item')
         if line.set == RECORDS:
             check_note(line.item)
         return cls(line, **cls._read(fields, commits))
@@ -670,11 +673,11 @@ class CommitLine:
         before, since = (0, 0) if last is None else (last.number, last.time)
         if fields.get("commit") != before + 1:
             raise InvalidInput(
-                f'"commit" is {fields.get("commit")!r}, after {before}; a line is missing'
+                f'"commit" is {fields.get("commit")!r} after {before}; a line is missing'
             )
         time = _microseconds(fields.get("time"), "time")
         if time < since:
-            raise InvalidInput('"time" is before the one of the commit before')
+            raise InvalidInput('"time" is earlier than in the commit before')
         return cls(before + 1, time, _key(fields.get("key")))
 
 
@@ -705,7 +708,7 @@ class HistoryReader:
         """
         kind = fields.get("type")
         if self.ended:
-            raise InvalidInput("a line follows the end of the history")
+            raise InvalidInput("there is a line after the end of the history; remove it")
         if kind in ("set", "commit", "accessed", "end"):
             yield from self._completed()
         match kind:
@@ -728,9 +731,11 @@ class HistoryReader:
         kind = str(fields.get("type"))
         if kind not in _PARTS:
             known = ", ".join(["commit", "set", *_PARTS, "accessed", "end"])
-            raise InvalidInput(f'"type" is {kind!r}; after a commit it is one of {known}')
+            raise InvalidInput(f'"type" must be one of {known} after a commit, not {kind!r}')
         if not self._open:
-            raise InvalidInput(f'a line is missing: "type" is {kind!r}, but no commit is before it')
+            raise InvalidInput(
+                f'"type" is {kind!r}, but no commit is before this line; a line is missing'
+            )
         return _PARTS[kind](fields, self._commits)
 
     def _add_part(self, part: CommitPart, fields: dict[str, Value]) -> None:
@@ -746,7 +751,7 @@ class HistoryReader:
         for part in parts:
             if part.key not in (None, commit.key):
                 raise InvalidInput(
-                    f"commit {commit.number} of key {commit.key!r} reaches {part.key!r}"
+                    f"commit {commit.number} of key {commit.key!r} contains data of {part.key!r}"
                 )
         yield replace(commit, parts=parts, digest=self._digest.hexdigest())
 
@@ -754,6 +759,6 @@ class HistoryReader:
         check_field_names(fields, "type commits")
         if fields.get("commits") != self._commits or self._parts:
             raise InvalidInput(
-                f'"commits" is {fields.get("commits")!r}, but {self._commits} were there'
+                f'"commits" is {fields.get("commits")!r}, but the file has {self._commits}'
             )
         self.ended = True

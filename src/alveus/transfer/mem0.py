@@ -113,8 +113,7 @@ def entity_name(name: str, value: object) -> str:
         return str(value)
     if not isinstance(value, str) or value in ("", ANYBODY):
         raise InvalidInput(
-            f'{name} must be a name or a whole number, not {value!r:.80}; the wildcard "*" is not '
-            "served"
+            f'{name} must be a name or a whole number, not {value!r:.80}; "*" is not supported'
         )
     return value
 
@@ -308,9 +307,7 @@ class Mem0Reader(Reader):
         memory = fields.get("memory", fields.get("content"))
         item_id = name_of(fields, "id")
         if item_id is None or not isinstance(memory, str):
-            raise InvalidInput(
-                'a memory has an "id" and a "memory" (or "content"), which is a text'
-            )
+            raise InvalidInput('a memory needs an "id", and a text as "memory" or "content"')
         if fields.get("state") == "deleted":
             yield Skipped(DELETED)
             return
@@ -357,7 +354,7 @@ def _expiry(fields: dict[str, Value]) -> datetime | None:
         read = datetime.fromisoformat(cast("str", found))
     except (TypeError, ValueError):
         raise InvalidInput(
-            f"field 'expiration_date': {found!r:.40} is no date; write it like 2999-12-31"
+            f"field 'expiration_date' must be a date like 2999-12-31, not {found!r:.40}"
         ) from None
     return read.replace(tzinfo=read.tzinfo or UTC)
 

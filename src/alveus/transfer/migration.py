@@ -44,7 +44,7 @@ def migrate(
         with closing(open_store(target, mode="rw", durability="full", wait_s=wait_s)) as new:
             first, second = _sql_store(old), _sql_store(new)
             if first.location == second.location:
-                problem = "is the source and the target; name two memories"
+                problem = "is both the source and the target; pass two memories"
                 raise InvalidInput(f"{first.location} {problem}")
             return copy_store(first, second, progress=progress)
 

@@ -67,7 +67,7 @@ def list_of(fields: dict[str, Value], name: str) -> list[Value]:
 def checked_object(value: Value) -> dict[str, Value]:
     """Return *value*, an element of a list, or raise `InvalidInput` if it is not an object."""
     if not isinstance(value, dict):
-        raise InvalidInput(f"in a list of objects this is none: {value!r:.40}")
+        raise InvalidInput(f"a list of objects contains {value!r:.40}, which is not an object")
     return value
 
 
@@ -120,7 +120,7 @@ def inside(what: str) -> Generator[None]:
     try:
         yield
     except AlveusError as error:
-        raise InvalidInput(f"{what}: {error}") from error
+        raise InvalidInput(f"{what} cannot be used: {error}") from error
 
 
 class Ids:

@@ -64,8 +64,8 @@ class Event:
         taken = [name for name in cls.field_names if name in RESERVED or hasattr(Event, name)]
         if taken:
             raise InvalidInput(
-                f"event {cls.__name__} names a field {taken[0]!r}, which every event has itself; "
-                f"choose another name, such as {cls.__name__.lower()}_{taken[0]}"
+                f"event {cls.__name__} has a field {taken[0]!r}, which every event has; rename "
+                f"it, as in {cls.__name__.lower()}_{taken[0]}"
             )
 
     @classmethod
@@ -206,8 +206,8 @@ def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given:
     kind = types.get(name)
     if kind is None:
         raise AgentChanged(
-            f"an event of type {name!r} is not known to the agent any more; bring back an action "
-            "that asks for it and retry the run, or discard it"
+            f"the agent no longer has an event of type {name!r}; restore an action for it and "
+            "retry the run, or discard the run"
         )
     if tuple(data) == kind.field_names or data.keys() == set(kind.field_names):
         made = object.__new__(kind)
@@ -224,9 +224,9 @@ def _grown(kind: type[Event], data: dict[str, Value]) -> Event:
         return cast("Any", kind)(**data)
     except TypeError:
         raise AgentChanged(
-            f"an event of type {kind.type_name()!r} was stored with the fields {sorted(data)}, and "
-            f"its class has {sorted(kind.field_names)} now; give new fields a default, and keep "
-            "the old ones until no run needs them"
+            f"an event of type {kind.type_name()!r} was stored with the fields {sorted(data)}, "
+            f"but its class has {sorted(kind.field_names)} now; give new fields a default, and "
+            "keep old fields while runs need them"
         ) from None
 
 
@@ -250,9 +250,7 @@ class MemoryEvent(Event):
     def __post_init__(self) -> None:
         """Refuse the base classes, and a value that is not a dict."""
         if type(self) in (MemoryEvent, Written):
-            raise InvalidValue(
-                "a memory event", "must be one of the kinds, not of their base class"
-            )
+            raise InvalidValue("a memory event", f"must be of a subclass of {type(self).__name__}")
         if not isinstance(self.value, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidValue(f"{self.type}.value", "must be a dict")
 
@@ -420,11 +418,11 @@ class EventListeners:
         self, listener: Listener, kinds: Iterable[type[Any]] | None = None
     ) -> Callable[[], None]:
         """Register *listener*; return a function that removes it. See `Memory.subscribe`."""
-        checked_function(listener, "a listener is a function of one event")
+        checked_function(listener, "a listener must be a function of one event")
         chosen = frozenset(self._known if kinds is None else kinds)
         for kind in chosen:
             if kind not in self._known:
-                raise InvalidInput(f"kinds are classes of memory events, not {kind!r}")
+                raise InvalidInput(f"kinds must be classes of memory events, not {kind!r}")
         entry = (listener, chosen)
         with self._lock:
             self._set([*self._all, entry])

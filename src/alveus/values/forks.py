@@ -140,9 +140,8 @@ class ForkGate:
         self.check_process()
         if self._unsafe:
             raise ForkedStore(
-                f"{location} cannot be opened in process {os.getpid()}: it was forked in the "
-                "middle of a call of a memory, whose locks nobody can release here; fork outside "
-                "such calls, or start the process with 'spawn'"
+                f"{location} cannot be opened in process {os.getpid()}, which was forked during "
+                "a call of a memory; fork at another time, or start the process with 'spawn'"
             )
 
     def harm(self) -> None:
@@ -200,8 +199,8 @@ def refuse_other_threads() -> NoReturn:
         Unsupported: Always.
     """
     raise Unsupported(
-        "threads were replaced after alveus was imported, as by gevent.monkey.patch_all(), so that "
-        "its locks no longer hold; replace them first, before any other import of the program"
+        "threads were replaced after alveus was imported, as gevent.monkey.patch_all() does, "
+        "which breaks its locks; replace them before any other import"
     )
 
 
@@ -356,8 +355,8 @@ class ProcessBound:
             NotPicklable: Always.
         """
         raise NotPicklable(
-            "an open memory, and what belongs to it, can be neither pickled nor copied deeply; "
-            "pass its path or URL, and open it there again"
+            "an open memory and its objects cannot be pickled or copied deeply; pass its path "
+            "or URL, and open it in the other process"
         )
 
 
@@ -421,7 +420,7 @@ _LOG = logging.getLogger(__name__)
 AT_EXIT_S = 5.0
 """Longest wait at the end of a process for all background threads together."""
 
-NO_THREAD = "no thread could be started: the system gives no more, or Python is ending"
+NO_THREAD = "no thread could be started: a limit of the system is reached, or Python is ending"
 
 
 def began(thread: threading.Thread) -> bool:

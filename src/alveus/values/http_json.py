@@ -290,8 +290,8 @@ def post_json(
     if key:
         if not fits_header(key):
             raise ServerFailed(
-                f"the API key for {host} has characters that no HTTP header can carry, such as a "
-                "space or an end of line"
+                f"the API key for {host} contains a space, a line end or another character that "
+                "HTTP headers cannot hold"
             )
         headers["Authorization"] = f"Bearer {key}"
     request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `server_url` checked it
@@ -343,7 +343,7 @@ def _tried(request: Request, host: str, deadline: float) -> object:
     try:
         answer = cast("object", json.loads(content))
     except (ValueError, RecursionError):
-        problem = f"{host} answered with something that is not JSON"
+        problem = f"{host} answered with a body that is not JSON"
         raise _Failed(problem, ServerFailure(None)) from None
     if (reported := reported_failure(answer, is_answer=_has_list(answer))) is not None:
         status = "" if reported.status is None else f" {reported.status}"

@@ -79,7 +79,8 @@ def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             if len(args) > max_positionals:
                 called = _call_name(method.__name__, args[0])
                 raise TypeError(
-                    f"{called}() takes {max_positionals - 1} positional argument; {hint}"
+                    f"the number of positional arguments of {called}() is at most "
+                    f"{max_positionals - 1}; {hint}"
                 )
             return method(*args, **kwargs)
 
@@ -131,7 +132,7 @@ def made_by(call: str, part: type) -> Callable[[C], C]:
         @wraps(init)
         def checked_init(self: object, *args: object, **kwargs: object) -> None:
             if not (args and isinstance(args[0], part)):
-                raise TypeError(f"{type(self).__name__}(…) opens nothing; write {call}")
+                raise TypeError(f"{type(self).__name__}(…) does not open a memory; write {call}")
             init(self, *args, **kwargs)
 
         cast("Any", cls).__init__ = checked_init
@@ -173,7 +174,11 @@ class UnknownKeyword(TypeError):
 
         self.name, self.accepted = name, list(accepted)
         matches = get_close_matches(name, self.accepted, n=1, cutoff=0.5)
-        hint = f"did you mean {matches[0]!r}?" if matches else f"it has: {', '.join(self.accepted)}"
+        hint = (
+            f"did you mean {matches[0]!r}?"
+            if matches
+            else f"the arguments are {', '.join(self.accepted)}"
+        )
         super().__init__(f"{called}() has no argument {name!r}; {hint}")
 
     def for_owner(self, owner: object, method: str) -> UnknownKeyword:

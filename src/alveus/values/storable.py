@@ -138,7 +138,7 @@ def _text(text: str, where: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            problem = f"holds a lone surrogate at position {error.start}, which is not text"
+            problem = f"has a lone surrogate at position {error.start}, which is not valid text"
             hint = "pass alveus.valid_text(value).value, which has U+FFFD instead"
             raise InvalidValue(where, problem, hint=hint) from None
     return text
@@ -206,11 +206,11 @@ def checked_name(name: object, what: str) -> str:
         found = f"{short_repr(name)} ({type(name).__name__})"
         raise InvalidName(f"{what} must be a non-empty str, not {found}; {_name_hint(name)}")
     if not name:
-        raise InvalidName(f"{what} must be a non-empty str, and this one is empty; pass a name")
+        raise InvalidName(f"{what} must be a non-empty str, but is empty; pass a name")
     if len(name) > MAX_NAME:
         raise TooLarge(f"{what} has {len(name)} characters; at most {MAX_NAME} are accepted")
     if not (name.isascii() or is_text(name)):
-        raise InvalidName(f"{what} {name!r} holds a lone surrogate, which is not text")
+        raise InvalidName(f"{what} {name!r} contains a lone surrogate, which is not valid text")
     return name
 
 
@@ -287,7 +287,7 @@ def checked_progress(given: T | None, arguments: str) -> T | None:
     Args:
         arguments: What *given* is called with, for the error.
     """
-    what = f"progress is a function of {arguments}"
+    what = f"progress must be a function of {arguments}"
     return None if given is None else checked_function(given, what)
 
 
@@ -311,8 +311,7 @@ def checked_wait(wait_s: object) -> float | None:
         if seconds <= float_info.max or seconds == math.inf:  # neither NaN, nor too long a number
             return seconds
     raise InvalidInput(
-        "wait_s must be a number of seconds, or None for as long as it takes, not "
-        f"{short_repr(wait_s)}"
+        f"wait_s must be a number of seconds, or None for no limit, not {short_repr(wait_s)}"
     )
 
 
@@ -326,7 +325,7 @@ def encodable(text: object, what: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        problem = f"{what} has a lone surrogate at {error.start}; use valid Unicode"
+        problem = f"{what} contains a lone surrogate at {error.start}; use valid Unicode"
         raise InvalidInput(problem) from None  # the cause would contain the text
     return text
 

@@ -59,9 +59,8 @@ class Zone:
         found = zone_named(given) if isinstance(given, str) else None
         if found is None:
             raise InvalidInput(
-                f"{what} {short_repr(given)} is not a zone that this system knows; pass UTC, "
-                "+01:00, a name like Europe/Lisbon, or a tzinfo. Names need the database of time "
-                "zones; where the system has none: pip install tzdata"
+                f"{what} {short_repr(given)} is not a known zone; pass UTC, +01:00, a name like "
+                "Europe/Lisbon, or a tzinfo. If names are unknown, run: pip install tzdata"
             )
         return cls(found)
 
@@ -209,9 +208,9 @@ def read_span(value: object, name: str = "") -> timedelta:
         except OverflowError:
             span = timedelta.max
     if match is None and not isinstance(value, timedelta):
-        raise InvalidInput(f"{what} is no span of time with a unit; write it like 90s 10m 12h 7d")
+        raise InvalidInput(f"{what} must be a duration with a unit; write it like 90s 10m 12h 7d")
     if span <= timedelta(0):
-        raise InvalidInput(f"{what} is no span of time above zero; write it like 90s 10m 12h 7d")
+        raise InvalidInput(f"{what} must be a duration above zero; write it like 90s 10m 12h 7d")
     if span > LONGEST_TTL:
-        raise InvalidInput(f"{what} is longer than 1,000 years; without it, it stays")
+        raise InvalidInput(f"{what} is longer than 1,000 years; leave it out for no limit")
     return span

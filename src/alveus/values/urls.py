@@ -58,13 +58,13 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
     """
     if location.startswith(("postgresql:", "postgres:")):
         raise InvalidInput(
-            f"{short_repr(location)} has no //; a server is named postgresql://user@host/database, "
-            "and a file of that name ./postgresql:…"
+            f"{short_repr(location)} lacks //; a server is postgresql://user@host/database, and "
+            "a file with that name is ./postgresql:…"
         )
     if is_typed and _HOST_AND_PORT.fullmatch(location):
         raise InvalidInput(
-            f"{short_repr(location)} is a host and a port; a server is named http://{location}, "
-            f"and a file of that name ./{location}"
+            f"{short_repr(location)} is a host and a port; a server is http://{location}, and a "
+            f"file with that name is ./{location}"
         )
     scheme, separator, rest = location.partition("://")
     if separator and scheme != "sqlite":
@@ -76,13 +76,13 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
     home = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises for an unknown user
     if home != path and not os.path.lexists(path.split("/")[0]):
         raise InvalidInput(
-            f"{short_repr(path)} begins with ~, which a shell replaces, and alveus does not; write "
+            f"{short_repr(path)} begins with ~, which only a shell replaces; write "
             f"{short_repr(home)}"
         )
     if len(os.path.basename(path).encode(errors="surrogateescape")) > LONGEST_NAME:  # noqa: PTH119 - a text, not yet a path
         raise InvalidInput(
-            f"{short_repr(path)} is longer than a path may be: the name of a store's file has at "
-            f"most {LONGEST_NAME} bytes, as those beside it have longer ones; choose a shorter one"
+            f"{short_repr(path)} is too long: the name of a store's file has at most "
+            f"{LONGEST_NAME} bytes; pass a shorter path"
         )
     return path
 
@@ -102,7 +102,7 @@ def check_password(url: str) -> None:
     user = _USER.match(url)
     if user and _UNQUOTED.search(user[3] or ""):
         raise InvalidInput(
-            f"the password in the URL {without_password(url)!r} holds @, /, ?, # or %; write "
+            f"the password in the URL {without_password(url)!r} contains @, /, ?, # or %; write "
             "%40, %2F, %3F, %23 or %25 instead"
         )
 
@@ -120,7 +120,7 @@ def checked_urls(value: object, what: str) -> list[str]:
         return [value] if value else []
     urls = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
     if wrong := [one for one in urls if not isinstance(one, str)]:
-        raise InvalidInput(f"{what} must be a text or a list of them, not {wrong[0]!r}")
+        raise InvalidInput(f"{what} must be a text or a list of texts, not {wrong[0]!r}")
     return cast("list[str]", [one for one in urls if one])
 
 

@@ -233,7 +233,7 @@ def unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
     if len(fields) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput(f"the field {twice!r:.40} is there twice")
+        raise InvalidInput(f"the field {twice!r:.40} occurs twice")
     return fields
 
 
@@ -258,8 +258,8 @@ def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise InvalidInput(
-            f"the number {text[:40]} is beyond what a float holds; "
-            'infinity is written {"$float": "inf"}'
+            f'the number {text[:40]} is too large for a float; write infinity as {{"$float": '
+            '"inf"}'
         )
     return number
 

@@ -129,7 +129,7 @@ class FailureLaws(RunnerLaws):
         assert runner.handle("ada", "two", event_id="e2") == ("two",)
         assert runner.handle("ada", "one", event_id="e1", on_parked="retry") == ("one",)
         assert ran == ["one", "two"]
-        with pytest.raises(InvalidInput, match="is for the input of an event_id"):
+        with pytest.raises(InvalidInput, match="needs the event_id of the input"):
             runner.handle("ada", "three", on_parked="retry")
 
     def test_what_follows_a_failure_does_not_run(self, hall: Hall) -> None:

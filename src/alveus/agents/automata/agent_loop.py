@@ -103,8 +103,8 @@ def as_prompt(given: Any) -> Message | str:  # noqa: ANN401 - whatever the progr
     """Return the argument, which must be a text or a message. This is the default encoder."""
     if not isinstance(given, Message | str):
         raise InvalidInput(
-            f"a prompt without an encoder is a str or a Message, not {type(given).__name__}; pass "
-            "an encoder that makes a text of it"
+            f"a prompt must be a str or a Message, not {type(given).__name__}; for other "
+            "prompts, give the agent an encoder"
         )
     return given
 
@@ -152,9 +152,11 @@ def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
     if isinstance(given, str | bytes):  # strings have such methods, but are not roles
         found = None
     if not callable(found):
-        raise InvalidInput(f"{what} is a function, or has a method {method}(); {given!r} is not")
+        raise InvalidInput(
+            f"{what} must be a function or an object with a method {method}(), not {given!r}"
+        )
     if inspect.iscoroutinefunction(found):
-        raise InvalidInput(f"{what} must be a plain function, not async as {given!r} is")
+        raise InvalidInput(f"{what} must be a plain function, but {given!r} is async")
     return found
 
 
@@ -173,8 +175,8 @@ def read_answer(answer: object) -> tuple[Phase, object]:
     }
     if not (isinstance(phase, str) and fits.get(phase)):
         raise InvalidInput(
-            f"a reasoner answered {answer!r}; it answers 'return', 'retry' or 'abort', or "
-            "('ask', prompt), ('refine', prompt) or ('abort', why)"
+            "a reasoner must return 'return', 'retry' or 'abort', or ('ask', prompt), "
+            f"('refine', prompt) or ('abort', reason), not {answer!r}"
         )
     return cast("Phase", phase), said
 
@@ -343,7 +345,7 @@ class Cycle(Agent):
         if wrong := [one for one in listed if not isinstance(one, Message)]:
             name = type(memory).__name__
             raise InvalidInput(
-                f"the context of {name} must be a list of messages, not {wrong[0]!r}"
+                f"the context of {name} must be a list of messages, but contains {wrong[0]!r}"
             )
         messages = cast("list[Message]", listed)
         if instructions:
@@ -438,7 +440,7 @@ _NO_REPLY = Reply(Message("", "assistant"))
 
 def _message(given: object) -> Message:
     if not isinstance(given, Message | str):
-        raise InvalidInput(f"an encoder returns a str or a Message, not {given!r}")
+        raise InvalidInput(f"an encoder must return a str or a Message, not {given!r}")
     return Message.of(given, "user")
 
 

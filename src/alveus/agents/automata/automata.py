@@ -112,7 +112,7 @@ class Automata:
         retry: Retry | None = None,
         retain: Retain | None = None,
     ) -> None:
-        checked_kind(memory, ContextMemory, "an agent's memory is a ContextMemory")
+        checked_kind(memory, ContextMemory, "an agent's memory must be a ContextMemory")
         parts = AgentParts(
             model=_asking(llm),
             model_name=llm.name if isinstance(llm, ChatModel) else type(llm).__name__,
@@ -350,12 +350,13 @@ def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
         return None
     if not isinstance(key, KeyMemory):
         raise InvalidInput(
-            f"an agent's prompts are runs of Memory.key(…), not of {key!r}; in an action or a "
-            "batch, use the window itself"
+            f"the key of an agent must be a Memory.key(…), not {key!r}; in an action or a "
+            "batch, use the window without an agent"
         )
     keys = [one for one in (key, stored_in) if isinstance(one, KeyMemory)]
     if len({LayerStorage(one).identity for one in keys}) > 1:
         raise InvalidInput(
-            f"{memory!r} cannot belong to runs of {key!r}; leave key= out, or keep it there"
+            f"{memory!r} is stored in another key than {key!r}; leave key= out, or pass the key "
+            "of the memory"
         )
     return key

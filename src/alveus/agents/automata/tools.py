@@ -72,7 +72,9 @@ class Tools:
 
     def __init__(self, given: GivenTools, *, most: int | None = MOST_SHOWN) -> None:
         self._most = None if most is None else counted(most, "tool_chars")
-        checked_kind(given, Iterable, "tools are a list of functions, or a dict of them")
+        checked_kind(
+            given, Iterable, "tools must be a list of functions, or a dict of names and functions"
+        )
         named = cast("Mapping[str, Tool]", given) if isinstance(given, Mapping) else None
         listed = [] if named is not None else [*cast("Iterable[Tool | MemoryTools]", given)]
         self._memory = {
@@ -83,7 +85,9 @@ class Tools:
         self._tools: dict[str, Tool] = {}
         for name, function in pairs:
             if checked_name(name, "a tool's name") in self._tools or name in self._memory:
-                raise InvalidInput(f"two tools are named {name!r}; name them in a dict")
+                raise InvalidInput(
+                    f"two tools are named {name!r}; pass the tools as a dict with different names"
+                )
             if not callable(function) or inspect.iscoroutinefunction(function):
                 raise InvalidInput(f"tool {name!r} must be a plain function, not {function!r}")
             self._tools[name] = function
@@ -156,7 +160,7 @@ class Tools:
         """
         function = self._tools.get(tool)
         if function is None:
-            return _failed(tool, f"there is no such tool; there are {', '.join(self.names)}")
+            return _failed(tool, f"there is no such tool; the tools are {', '.join(self.names)}")
         if problem := _misfit(function, arguments):
             return _failed(tool, problem)
         try:
@@ -170,12 +174,12 @@ class Tools:
         return self._answered(tool, value)
 
     def _answered(self, tool: str, value: object) -> str:
-        plain = checked(value, where=f"what tool {tool!r} returned")
+        plain = checked(value, where=f"the result of tool {tool!r}")
         try:
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:
-            hint = "return what JSON can say, or a text"
-            raise InvalidValue(f"what tool {tool!r} returned", str(error), hint=hint) from None
+            hint = "return a text or a value that JSON can hold"
+            raise InvalidValue(f"the result of tool {tool!r}", str(error), hint=hint) from None
         said: dict[str, object] = {"tool": tool, "answer": plain}
         whole = plain if isinstance(plain, str) else text
         if self._most is not None and len(whole) > self._most:
@@ -192,7 +196,9 @@ def read_result(text: str) -> ToolResult:
 def _name(function: object) -> str:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise InvalidInput(f"tool {function!r} has no name; pass tools as a dict of names")
+        raise InvalidInput(
+            f"tool {function!r} has no name; pass the tools as a dict of names and functions"
+        )
     return name
 
 
@@ -248,7 +254,7 @@ def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
-        return f"it takes {_signature(function)}: {error}"
+        return f"its signature is {_signature(function)}: {error}"
     except ValueError:
         return ""  # a C function without a signature
     return ""

@@ -151,7 +151,7 @@ class ConversableAgent:
         """
         missing = self._missing()
         if missing:
-            raise InvalidInput(f"{self!r} cannot be built: bind {', and '.join(missing)}")
+            raise InvalidInput(f"{self!r} cannot be built; first bind {', and '.join(missing)}")
         counted(self.max_retry_count, f"the max_retry_count of agent {self.name!r}")
         prompt_templates.check_installed()
         given = self._given or AgentMemory[Any]()
@@ -197,7 +197,9 @@ class ConversableAgent:
 
     def _built_in(self) -> tuple[AgentMemory[Any], Memory]:
         if self._built is None:
-            raise InvalidInput(f"{self!r} has no memory before it is built: await agent.build()")
+            raise InvalidInput(
+                f"{self!r} has no memory before it is built; call await agent.build() first"
+            )
         return self._built
 
     @property
@@ -217,7 +219,7 @@ class ConversableAgent:
             InvalidInput: No context was bound.
         """
         if self._context is None:
-            raise InvalidInput(f"{self!r} is in no conversation: bind an AgentContext")
+            raise InvalidInput(f"{self!r} is in no conversation; bind an AgentContext to it")
         return self._context
 
     @property
@@ -237,7 +239,7 @@ class ConversableAgent:
 
     def _who(self) -> ProfileConfig:
         if self.profile is None:
-            raise InvalidInput(f"{self!r} is nobody: bind a ProfileConfig")
+            raise InvalidInput(f"{self!r} has no profile; bind a ProfileConfig to it")
         return self.profile
 
     @property
@@ -349,7 +351,7 @@ class ConversableAgent:
                 also remembers the question. An override need not have this parameter.
         """
         if action_output is None:
-            raise InvalidInput("write_memories needs the action_output of what it is to remember")
+            raise InvalidInput("write_memories() needs action_output=, an ActionOutput to remember")
         content = self._render_template(
             self.write_memory_template,
             question=None if current_retry_counter else question,
@@ -402,27 +404,32 @@ def _action(target: object) -> Action:
         try:
             return target()
         except TypeError as error:
-            raise InvalidInput(f"bind an instance of {target.__name__}: {error}") from error
+            raise InvalidInput(
+                f"{target.__name__} cannot be made without arguments ({error}); bind an "
+                "instance of it"
+            ) from error
     if isinstance(target, Action):
         return target
-    raise InvalidInput(f"bind takes {BINDABLE}; not {target!r}")
+    raise InvalidInput(f"bind() takes {BINDABLE}, not {target!r}")
 
 
 def _check(sender: ConversableAgent, recipient: object, reviewer: object, message: object) -> None:
     """Raise `InvalidInput` if an argument cannot be used."""
     if not isinstance(message, str) or not message:
-        raise InvalidInput(f"initiate_chat needs a message, a non-empty str, not {message!r}")
+        raise InvalidInput(f"the message of initiate_chat must be a non-empty str, not {message!r}")
     checked_kind(reviewer, ConversableAgent | None, "the reviewer must be a ConversableAgent")
     if not isinstance(recipient, ConversableAgent):
         raise InvalidInput(f"the recipient must be a ConversableAgent, not {recipient!r}")
     if recipient.is_human:
-        raise InvalidInput(f"{recipient!r} has no model to answer with; let it be the sender")
+        raise InvalidInput(
+            f"{recipient!r} has no model to answer; make it the sender, or bind a model to it"
+        )
     for agent in (sender, recipient):
         if not agent.is_built:
-            raise InvalidInput(f"{agent!r} cannot talk before it is built: await agent.build()")
+            raise InvalidInput(f"{agent!r} is not built; call await agent.build() before the chat")
     if sender.conv_id != recipient.conv_id:
         raise InvalidInput(
-            f"{sender!r} is in conversation {sender.conv_id!r}, and {recipient!r} in "
+            f"{sender!r} is in conversation {sender.conv_id!r}, but {recipient!r} is in "
             f"{recipient.conv_id!r}; bind both to one AgentContext"
         )
 
@@ -437,8 +444,8 @@ async def _verdict(agent: ConversableAgent, method: str, *args: object) -> Revie
             return Review(approve, comments)
         case other:
             raise InvalidInput(
-                f"{type(agent).__name__}.{method} must return (True or False, a text or None), "
-                f"not {other!r}"
+                f"{type(agent).__name__}.{method} must return a pair of True or False and a "
+                f"text or None, not {other!r}"
             )
 
 

@@ -96,4 +96,6 @@ def _message(msg: object) -> MessageBase:
         return msg
     if isinstance(msg, Mapping):
         return Msg.from_dict(cast("Mapping[str, Any]", msg))
-    raise InvalidInput(f"an agent replies to a Msg, not {type(msg).__name__}; pass Msg(name, text)")
+    raise InvalidInput(
+        f"the message to an agent must be a Msg, not {type(msg).__name__}; pass Msg(name, text)"
+    )

@@ -75,8 +75,8 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         least = finite(enhance_similarity_threshold, "enhance_similarity_threshold")
         if not 0 <= least <= MOST:
             raise InvalidInput(
-                "enhance_similarity_threshold must be from 0 to 0.731, the sigmoid of the greatest "
-                f"cosine; {enhance_similarity_threshold!r} would never be reached"
+                "enhance_similarity_threshold must be from 0 to 0.731, not "
+                f"{enhance_similarity_threshold!r}; no similarity is greater than 0.731"
             )
         self.enhance_similarity_threshold = least
         self.enhance_threshold = counted(enhance_threshold, "enhance_threshold", least=1)

@@ -209,8 +209,8 @@ class AgentMemoryFragment(MemoryFragment):
     def _checked(cls, observation: Any) -> Any:  # noqa: ANN401 - subclasses take structures
         if not isinstance(observation, str):
             raise InvalidInput(
-                f"an observation must be a str, not {type(observation).__name__}; a dict is for "
-                "StructuredAgentMemoryFragment"
+                f"an observation must be a str, not {type(observation).__name__}; for a dict, "
+                "use StructuredAgentMemoryFragment"
             )
         return observation
 
@@ -284,7 +284,7 @@ def finite(number: object, what: str = "an importance") -> float:
 def _name(memory_id: object) -> FragmentId:
     if isinstance(memory_id, int) and not isinstance(memory_id, bool):
         if memory_id.bit_length() > LONGEST_ID:
-            raise InvalidInput(f"a memory_id has {LONGEST_ID} bits at most")
+            raise InvalidInput(f"a memory_id may have at most {LONGEST_ID} bits")
         return int(memory_id)
     return checked_name(memory_id, "a memory_id")
 
@@ -299,7 +299,7 @@ def _vector(embeddings: Sequence[float]) -> list[float]:
     try:
         return [float(number) for number in embeddings]
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"embeddings must be a list of numbers: {error}") from error
+        raise InvalidInput(f"embeddings must be a list of numbers ({error})") from error
 
 
 def _time(accessed: datetime | None) -> datetime | None:
@@ -349,13 +349,13 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
         found = _steps(observation)
         if found is None:
             raise InvalidInput(
-                "a structured observation must be a dict, or a list of dicts, not "
-                f"{type(observation).__name__}; text is for AgentMemoryFragment"
+                "a structured observation must be a dict or a list of dicts, not "
+                f"{type(observation).__name__}; for a text, use AgentMemoryFragment"
             )
         try:
             json.dumps(found)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"a structured observation must be JSON: {error}") from error
+            raise InvalidInput(f"a structured observation must be JSON ({error})") from error
         return found if isinstance(observation, (list, tuple)) else found[0]
 
     @property
@@ -562,7 +562,7 @@ def kept_rounds(rounds: Sequence[R], *, start: int = 0, end: int = 0) -> list[R]
     Return all rounds if there are at most *start* + *end*, and no rounds if both are 0.
     """
     if min(start, end) < 0:
-        raise InvalidInput("the numbers of rounds to keep must not be below 0")
+        raise InvalidInput("start and end must be 0 or more, not {start} and {end}")
     if start + end >= len(rounds):
         return list(rounds) if start + end else []
     return [*rounds[:start], *rounds[len(rounds) - end :]]
@@ -589,7 +589,9 @@ class InsightMemoryFragment(Generic[F]):
         self.original_memory_fragment = original_memory_fragment
         origin = self.originals
         if not origin:
-            raise InvalidInput("an insight is inferred from at least one fragment")
+            raise InvalidInput(
+                "an insight needs at least one original fragment; pass original_memory_fragment"
+            )
         self.insights = [_insight(insight, origin) for insight in insights]
 
     @property

@@ -84,10 +84,10 @@ class FieldsAsDict:
             InvalidInput: A field is unknown, or a field without a default is missing.
         """
         if unknown := sorted(set(d) - {one.name for one in cls._fields()}):
-            raise InvalidInput(f"{cls.__name__} has no field {unknown[0]!r}")
+            raise InvalidInput(f"{cls.__name__} has no field {unknown[0]!r}; remove it")
         for one in cls._fields():
             if one.name not in d and one.default is one.default_factory is MISSING:
-                raise InvalidInput(f"{cls.__name__} needs {one.name}")
+                raise InvalidInput(f"{cls.__name__} needs the field {one.name!r}")
         return cls(**d)
 
     @classmethod
@@ -299,7 +299,7 @@ class GptsPlansMemory(_Log):
             NotFound: There is no such task.
         """
         if state not in [*Status]:
-            raise InvalidInput(f"the state of a task is one of {', '.join(Status)}, not {state!r}")
+            raise InvalidInput(f"the state of a task must be {', '.join(Status)}, not {state!r}")
         given = {"sub_task_agent": agent, "agent_model": model, "result": result}
         named = {name: value for name, value in given.items() if value is not None}
         changes = {"state": Status(state).value, "retry_times": retry_times, **named}
@@ -489,10 +489,10 @@ class GptsMemory:
         Raises:
             InvalidInput: The argument is not a message, or belongs to another conversation.
         """
-        checked_kind(message, GptsMessage, "a conversation keeps GptsMessages")
+        checked_kind(message, GptsMessage, "the message of a conversation must be a GptsMessage")
         if message.conv_id != conv_id:
             raise InvalidInput(
-                f"the message is of conversation {message.conv_id!r}, not {conv_id!r}"
+                f"the message belongs to conversation {message.conv_id!r}, not {conv_id!r}"
             )
         await self._call(conv_id, lambda: self.message_memory.append(message))
 
@@ -543,7 +543,7 @@ class GptsMemory:
         """
         channel = self._channels.get(conv_id)
         if channel is None:
-            raise NotFound(f"conversation {conv_id!r} has no channel; init() opens one")
+            raise NotFound(f"conversation {conv_id!r} has no channel; open one with init()")
         while (view := await channel.get()) != DONE:
             yield view
 

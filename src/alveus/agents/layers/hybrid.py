@@ -98,13 +98,16 @@ class HybridMemory(LayerMemory[T]):
         given = [storage for storage in storages.values() if not storage.is_ram]
         if len({storage.identity for storage in given}) > 1:
             raise InvalidInput(
-                "the layers of a hybrid memory are kept in the memory of one key; give it to the "
-                "hybrid memory alone, or the same to each layer"
+                "the layers of a hybrid memory must be stored in one key; pass memory= to the "
+                "hybrid memory alone, or the same key to each layer"
             )
         self._storage = given[0] if given else self.storage
         names = [layer.set_name for layer in self.parts()]
         if len(set(names)) < len(names):
-            raise InvalidInput(f"two layers of a hybrid memory are kept in one set: {names}")
+            raise InvalidInput(
+                f"two layers of a hybrid memory are stored in one set: {names}; give each layer "
+                "another name"
+            )
         for layer in self.parts():
             layer.move_to(self._storage, self._lock)
 
@@ -310,9 +313,9 @@ class AgentMemory(LayerMemory[T]):
         insight_extractor: InsightExtractor | None = None,
         gpts_memory: GptsMemory | None = None,
     ) -> None:
-        what = "an agent memory is made of a layer of alveus.agents.layers"
+        what = "the memory of an agent memory must be a layer of alveus.agents.layers"
         checked_kind(memory, LayerMemory | None, what)
-        checked_kind(gpts_memory, GptsMemory | None, "the log of an agent memory is a GptsMemory")
+        checked_kind(gpts_memory, GptsMemory | None, "the log of an agent must be a GptsMemory")
         self.memory: LayerMemory[T] = ShortTermMemory[T]() if memory is None else memory
         inner = self.memory
         super().__init__(storage=inner.storage, label=inner.label, profile=inner.profile.name)

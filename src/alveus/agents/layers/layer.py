@@ -66,9 +66,9 @@ Dedupe: TypeAlias = Literal["id", "text", "none"]
 "id": fragments with the same id. "text": also fragments with the same text. "none": no fragments.
 """
 
-SEEN_BEFORE = "it was written before, and has left the layer since"
+SEEN_BEFORE = "it was written before and has left the layer since"
 
-TAKEN = "another fragment, with another text, has its id"
+TAKEN = "its id belongs to a fragment with another text"
 
 
 class LayerOptions(TypedDict, total=False):
@@ -165,7 +165,8 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         for call, model in asked.items():
             if model is not None and not hasattr(model, call):
                 raise InvalidInput(
-                    f"{model!r} has no {call}(); see ImportanceScorer, InsightExtractor"
+                    f"{model!r} has no method {call}(); pass an ImportanceScorer or an "
+                    "InsightExtractor"
                 )
         scorer = importance_scorer or self._default_scorer
         extractor = insight_extractor or self._default_extractor
@@ -238,7 +239,7 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         self, memory_fragments: Sequence[T], now: datetime | None = None
     ) -> DiscardedMemoryFragments[T] | None:
         """Write fragments in one commit, with the same effect as single writes in this order."""
-        checked_kind(memory_fragments, Iterable, "a batch is a list of fragments")
+        checked_kind(memory_fragments, Iterable, "a batch must be a list of fragments")
         return await self._write(list(memory_fragments), now, WriteOperation.ADD)
 
     async def _write(
@@ -516,7 +517,8 @@ class SensoryMemory(BufferMemory[T]):
         """Add an entry. Return the entries that leave, with their importance."""
         if op is WriteOperation.RETRIEVAL:
             raise InvalidInput(
-                "a recalled fragment strengthens short-term memory, not sensory memory"
+                "sensory memory takes no fragments with op=RETRIEVAL; write them to short-term "
+                "memory"
             )
         if not self.buffer_size:
             return self._let_through(move, [entry])

@@ -123,7 +123,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         del executor
         check_keywords(self, "__init__", settings, LayerOptions)
         if memory is not None and vector_store is not None:
-            raise InvalidInput("give memory= or vector_store, not both: they are the same")
+            raise InvalidInput("pass memory= or vector_store=, not both")
         kept_in = vector_store if memory is None else memory
         super().__init__(memory=kept_in, now=now, dedupe=dedupe, storage=storage, **settings)
         if reflection_threshold is not None:
@@ -344,7 +344,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         Return the number of marked fragments, without unknown ids.
         """
         if mark not in ("forget", "merge", None):
-            raise InvalidInput(f"a mark is 'forget', 'merge' or None, not {mark!r}")
+            raise InvalidInput(f"a mark must be 'forget', 'merge' or None, not {mark!r}")
         names = _names(ids)
         plan = partial(self._marked, names, mark)
         return await self._moved(plan, "mark fragments", [*names], mark)

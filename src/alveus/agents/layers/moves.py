@@ -154,7 +154,7 @@ def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     labels = {name: metadata.get(name) for name in LABELS}
     for name, label in labels.items():
         if label is not None and not isinstance(label, str):
-            raise InvalidInput(f"{name} in the metadata of a fragment must be a str: {label!r}")
+            raise InvalidInput(f"{name} in the metadata of a fragment must be a str, not {label!r}")
     return labels
 
 
@@ -344,7 +344,8 @@ class FragmentQuestion:
             return None
         if not isinstance(answer, InsightMemoryFragment):
             raise InvalidInput(
-                f"an extractor gives an InsightMemoryFragment or None, not {type(answer).__name__}"
+                "an extractor must return an InsightMemoryFragment or None, not "
+                f"{type(answer).__name__}"
             )
         insights = cast("Insight", answer).insights
         for insight in insights:
@@ -352,7 +353,8 @@ class FragmentQuestion:
             text = insight.raw_observation
             if len(text) > LONGEST_INSIGHT:
                 raise InvalidInput(
-                    f"an insight has {len(text)} characters; at most {LONGEST_INSIGHT} are kept"
+                    f"an insight has {len(text)} characters; an extractor may return at most "
+                    f"{LONGEST_INSIGHT}"
                 )
             text.encode()  # a lone surrogate is no text
         filled = [insight for insight in insights if insight.raw_observation.strip()]
@@ -620,7 +622,7 @@ class Move:
         if verdict.outcome == "quarantine":
             draft = QuarantineDraft(self.writer, ref, self._new_id)
             self._quarantine.setdefault(ref, draft).take(record, verdict)
-        why = verdict.reason or "it is there already"
+        why = verdict.reason or "it is already in the layer"
         return f"{verdict.outcome} by rule {verdict.rule!r} of set {ref.name!r}: {why}"
 
     def _barrier(self, ref: SetRef) -> Barrier | None:

@@ -101,9 +101,9 @@ class Weights:
         for field in fields(self):
             weight = finite(getattr(self, field.name), field.name)
             if weight < 0:
-                raise InvalidInput(f"{field.name} must not be below 0, and is {weight!r}")
+                raise InvalidInput(f"{field.name} must be 0 or more, not {weight!r}")
         if not self.alpha + self.beta + self.gamma:
-            raise InvalidInput("one of alpha, beta and gamma must be above 0")
+            raise InvalidInput("alpha, beta and gamma are all 0; set at least one of them above 0")
 
     @classmethod
     def given(cls, alpha: float | None, beta: float | None, gamma: float | None) -> Weights:
@@ -145,9 +145,9 @@ def rated(rating: object) -> float | None:
     """
     if rating is None:
         return None
-    number = finite(rating, "what a scorer gives")
+    number = finite(rating, "the rating of a scorer")
     if not LOWEST <= number <= HIGHEST:
-        raise InvalidInput(f"what a scorer gives is a rating of 1 to 10, not {number!r}")
+        raise InvalidInput(f"the rating of a scorer must be a number from 1 to 10, not {number!r}")
     return number
 
 
@@ -189,7 +189,9 @@ class AsksModel:
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
         self._prompt, self._model = prompt or self.default_prompt, model
         if "{text}" not in self._prompt:
-            raise InvalidInput("a prompt needs {text} where the fragment goes")
+            raise InvalidInput(
+                "the prompt does not contain {text}; write {text} at the position of the fragment"
+            )
 
     async def _asked(self, fragment: MemoryFragment, llm_client: ChatModel | None) -> str:
         return await ask_model(self._model or llm_client, self._prompt, fragment.raw_observation)
@@ -221,7 +223,8 @@ async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
     """
     if model is None:
         raise InvalidInput(
-            "LLM client is required: pass it to initialize(), or take the offline stand-in"
+            "LLM client is required: pass it to initialize(), or use the scorer or extractor "
+            "that works offline"
         )
     message = {"role": "user", "content": prompt.replace("{text}", text)}
     return await asyncio.to_thread(ask_text, model, [message])

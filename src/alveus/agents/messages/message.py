@@ -99,10 +99,10 @@ class MessageBase(dict[str, Any]):
             InvalidInput: The items have no name, or no content.
         """
         if not isinstance(items, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"a message is made of a dict, not {type(items).__name__}")
+            raise InvalidInput(f"the items of a message must be a dict, not {type(items).__name__}")
         given = {name: value for name, value in items.items() if name != TYPE}
         if missing := [name for name in ("name", "content") if name not in given]:
-            raise InvalidInput(f"a message has a {missing[0]}; these items have {sorted(given)}")
+            raise InvalidInput(f"a message needs a {missing[0]!r}, but has only {sorted(given)}")
         made = MessageBase(given["name"], given["content"])
         return cls.from_items({**made, **given})
 
@@ -122,7 +122,9 @@ class MessageBase(dict[str, Any]):
                 texts.
         """
         if "content" not in self:
-            raise InvalidInput(f"a model is sent the content of a message; this has {sorted(self)}")
+            raise InvalidInput(
+                f"a message to a model needs a 'content'; it has only {sorted(self)}"
+            )
         content, role, name = self["content"], self.get("role") or "assistant", self.get("name")
         said = "" if content is None else text_of_message(self)
         urls = checked_urls(self.get("url"), "the url of a message")
@@ -243,7 +245,7 @@ def kind_name(message: MessageBase) -> str:
 def kind_of(name: object) -> type[Msg]:
     """Return the class of messages with this name. Raise `InvalidInput` if it is unknown."""
     if not isinstance(name, str) or name not in KINDS:
-        raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
+        raise InvalidInput(f"the type of a message must be one of {', '.join(KINDS)}, not {name!r}")
     return KINDS[name]
 
 
@@ -267,20 +269,20 @@ def vector_of(query: object) -> object | None:
         if numbers and all(isinstance(number, int | float) for number in numbers):
             return numbers
     kind = type(cast("object", query)).__name__
-    raise InvalidInput(f"a query is a text, a message or a vector, not {kind}")
+    raise InvalidInput(f"a query must be a text, a message or a vector, not {kind}")
 
 
 def score_of(metric: Callable[[Any, Any], float], query: object, vector: object) -> float:
     """Return the nearness of two vectors by *metric*. Raise `InvalidInput` if it is no number."""
     if not callable(metric):
-        raise InvalidInput(f"a metric is a function of two vectors, not {metric!r}")
+        raise InvalidInput(f"a metric must be a function of two vectors, not {metric!r}")
     found = metric(query, vector)
     try:
         score = float(found)
     except (TypeError, ValueError):
         score = nan
     if isnan(score):
-        raise InvalidInput(f"the metric returned {found!r:.40}, which is no score")
+        raise InvalidInput(f"the metric must return a finite number, not {found!r:.40}")
     return score
 
 
@@ -300,7 +302,7 @@ def read_messages(source: str | Path) -> list[dict[str, Any]]:
     text, what = _text_of(source)
     found = _parsed(text, what)
     if not isinstance(found, list | dict):
-        raise InvalidInput(f"{what} holds {type(found).__name__}, not a list of messages")
+        raise InvalidInput(f"{what} must hold a list of messages, not {type(found).__name__}")
     listed = cast("list[object]", [found] if isinstance(found, dict) else found)
     return [_read(one, f"message {at} of {what}") for at, one in enumerate(listed)]
 
@@ -309,11 +311,11 @@ def _parsed(text: str | bytes, what: str) -> object:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise InvalidInput(f"{what} is nested too deeply for messages") from error
+        raise InvalidInput(f"{what} is nested too deeply; store its contents flatter") from error
     except json.JSONDecodeError as error:
         raise NotJson(f"Cannot load {what} via json.loads: {error.msg}", error.pos) from error
     except (TypeError, ValueError) as error:  # a number that is too long, or not text
-        raise InvalidInput(f"{what} cannot be read: {error}") from error
+        raise InvalidInput(f"{what} cannot be read ({error})") from error
 
 
 def _text_of(source: str | Path) -> tuple[str, str]:
@@ -322,7 +324,7 @@ def _text_of(source: str | Path) -> tuple[str, str]:
             _check_regular(Path(source))
             return Path(source).read_text("utf-8-sig"), f"the file {str(source)!r}"
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the file {str(source)!r} cannot be read: {error}") from error
+        raise InvalidInput(f"the file {str(source)!r} cannot be read ({error})") from error
     except ValueError:
         pass  # this text cannot be a path
     return cast("str", source), "a text, of which there is no file,"
@@ -331,14 +333,14 @@ def _text_of(source: str | Path) -> tuple[str, str]:
 def _items(found: object, what: str) -> dict[str, Any]:
     """Return the items of a message, which the caller may change."""
     if not isinstance(found, dict):
-        raise InvalidInput(f"{what} is {type(found).__name__}, not an object")
+        raise InvalidInput(f"{what} must be an object, not {type(found).__name__}")
     return cast("dict[str, Any]", found)
 
 
 def _read(found: object, what: str) -> dict[str, Any]:
     items = _items(found, what)
     if items.pop(FORMAT, VERSION) != VERSION:
-        raise InvalidInput(f"{what} was written by a newer alveus; upgrade it")
+        raise InvalidInput(f"{what} was written by a newer alveus; upgrade alveus to read it")
     if "content" in items and "name" in items and TYPE in items:
         return {TYPE: items.pop(TYPE), **Msg.from_dict(items)}
     return items
@@ -347,7 +349,7 @@ def _read(found: object, what: str) -> dict[str, Any]:
 def _check_regular(path: Path) -> None:
     """Refuse folders, devices and pipes. A missing file is allowed."""
     if path.exists() and not path.is_file():
-        raise OSError(EINVAL, "it is no regular file")
+        raise OSError(EINVAL, "it is not a regular file")
 
 
 def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None:
@@ -357,7 +359,7 @@ def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"the messages cannot be written as JSON: {error}") from error
     if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"file_path is a path, not {type(path).__name__}")
+        raise InvalidInput(f"file_path must be a path, not {type(path).__name__}")
     try:
         target = Path(path).resolve()
         _check_regular(target)
@@ -372,4 +374,4 @@ def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None
         finally:
             Path(part).unlink(missing_ok=True)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"the file {str(path)!r} cannot be written: {error}") from error
+        raise InvalidInput(f"the file {str(path)!r} cannot be written ({error})") from error

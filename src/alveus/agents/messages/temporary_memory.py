@@ -179,10 +179,12 @@ class TemporaryMemory(MemoryBase):
         """
         if not isinstance(return_type, PromptType):
             if type(return_type) is not int or recent_n is not None:
-                raise InvalidInput(f"return_type is a PromptType, not {return_type!r}")
+                raise InvalidInput(f"return_type must be a PromptType, not {return_type!r}")
             return_type, recent_n = PromptType.LIST, return_type
         if not (filter_func is None or callable(filter_func)):  # pyright: ignore[reportUnnecessaryComparison] - user input
-            raise InvalidInput(f"filter_func takes a position and a message; not {filter_func!r}")
+            raise InvalidInput(
+                f"filter_func must be a function of a position and a message, not {filter_func!r}"
+            )
         found = self._recent(recent_n)
         if filter_func is not None:
             found = [unit for position, unit in enumerate(found) if filter_func(position, unit)]
@@ -271,7 +273,7 @@ class TemporaryMemory(MemoryBase):
         """
         if not to_mem and file_path is None:
             raise InvalidInput(
-                "export() writes to a file_path=, or returns a list with to_mem=True"
+                "export() needs file_path= to write a file, or to_mem=True to return a list"
             )
         found = self._recent(None)
         if file_path is not None:
@@ -403,14 +405,14 @@ def _units(memories: object) -> list[dict[str, Any]]:
     if isinstance(memories, Mapping):
         return [_plain(cast("Unit", memories))]
     if isinstance(memories, str | bytes) or not isinstance(memories, Iterable):
-        raise InvalidInput(f"a message is a Msg or a dict, not {type(memories).__name__}")
+        raise InvalidInput(f"a message must be a Msg or a dict, not {type(memories).__name__}")
     return [_plain(one) for one in cast("Iterable[object]", memories)]
 
 
 def _plain(unit: object) -> dict[str, Any]:
     """Return a message as a dict that shares no object with the caller."""
     if not isinstance(unit, Mapping):
-        raise InvalidInput(f"a message is a Msg or a dict, not {type(unit).__name__}")
+        raise InvalidInput(f"a message must be a Msg or a dict, not {type(unit).__name__}")
     said = {TYPE: kind_name(unit)} if isinstance(unit, MessageBase) else {}
     plain = said | dict(cast("Unit", unit))
     if TYPE in plain:
@@ -427,7 +429,7 @@ def _unit(value: Any) -> Any:  # noqa: ANN401 - a Msg, or a plain dict
 
 def _config(config: object) -> dict[str, Any]:
     if not (config is None or isinstance(config, Mapping)):
-        raise InvalidInput(f"the config of a memory is a dict, not {type(config).__name__}")
+        raise InvalidInput(f"the config of a memory must be a dict, not {type(config).__name__}")
     return dict(cast("Mapping[str, Any]", config or {}))
 
 
@@ -455,8 +457,10 @@ def _not_before(least: datetime | None, items: Sequence[Item]) -> list[Item]:
 def _positions(index: object) -> list[int]:
     listed = [index] if type(index) is int else index
     if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
-        raise InvalidValue("index", f"is a position or several, not {type(index).__name__}")
+        raise InvalidValue(
+            "index", f"must be a position or a list of positions, not {type(index).__name__}"
+        )
     found = list(dict.fromkeys(cast("Iterable[object]", listed)))
     if wrong := [one for one in found if type(one) is not int]:
-        raise InvalidValue("index", f"is a position or several, not {wrong[0]!r}")
+        raise InvalidValue("index", f"must contain only positions, not {wrong[0]!r}")
     return cast("list[int]", found)

@@ -48,7 +48,7 @@ class Stamp(str):
     def __new__(cls, text: str) -> Self:
         """Return the stamp with this text."""
         if not isinstance(text, str) or not _STAMP.fullmatch(text.lower()):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"a stamp is a UUID of version 7, not {text!r:.80}")
+            raise InvalidInput(f"a stamp must be a UUID of version 7, not {text!r:.80}")
         return super().__new__(cls, text.lower())
 
     @classmethod
@@ -64,7 +64,9 @@ class Stamp(str):
             InvalidInput: The time has no zone, or is before 1970.
         """
         if time.tzinfo is None or time.timestamp() < 0:
-            raise InvalidInput(f"a stamp needs a time since 1970 with a zone, not {time!r}")
+            raise InvalidInput(
+                f"the time of a stamp must have a zone and be since 1970, not {time!r}"
+            )
         return super().__new__(cls, uuid7(int(time.timestamp() * 1_000_000) * 1_000))
 
     def time(self) -> datetime:
@@ -246,8 +248,8 @@ def entry_of(
 def no_observation(item_id: str, where: str) -> InvalidInput:
     """Return the error for a set that holds another kind of item."""
     return InvalidInput(
-        f"set {where!r} holds item {item_id!r}, which is no observation; give the window "
-        "a set of another name by name="
+        f"item {item_id!r} of set {where!r} is not an observation; give the window another set "
+        "by name="
     )
 
 
@@ -258,7 +260,7 @@ def item_of_observation(observation: Observation) -> Item:
     """Return the item that stores an observation. It shares no object with the observation."""
     if not isinstance(observation, Observation):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
-            f"a window keeps observations, not {observation!r:.80}; use Observation(query, reply)"
+            f"a window stores observations, not {observation!r:.80}; pass Observation(query, reply)"
         )
     query, reply = observation.query, observation.reply
     asked, answered = query.content, reply.content
@@ -295,7 +297,7 @@ def with_metadata(record: ItemRecord, name: str, value: Value) -> ItemRecord:
 
 
 def _metadata(asked: Message, answered: Message, links: Sequence[Stamp]) -> dict[str, list[str]]:
-    checked_kind(links, tuple | list, "the links of an observation must be stamps in a tuple")
+    checked_kind(links, tuple | list, "the links of an observation must be a tuple of stamps")
     known = {
         "calls": list(answered.calls),
         "answers": list(asked.answers),
@@ -311,7 +313,7 @@ def _packed(vector: Vector | Sequence[float], what: str) -> bytes:
         row = np.empty(0, np.float32)
     if row.ndim != 1 or not row.size or not np.isfinite(row).all():
         shown = " ".join(repr(vector).split())
-        raise InvalidInput(f"{what} must be a row of finite numbers, not {shown:.80}")
+        raise InvalidInput(f"{what} must be a list of finite numbers, not {shown:.80}")
     return pack_vector(row)
 
 

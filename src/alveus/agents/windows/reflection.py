@@ -101,7 +101,7 @@ class Reflection:
                 name == "infer" and isinstance(given, (ChatModel, Summariser))
             )
             if given is not None and not known:
-                raise InvalidInput(f"{name} of a reflection cannot be called: {given!r}")
+                raise InvalidInput(f"{name} of a reflection must be a function, not {given!r}")
 
     def insight(self, sources: Sequence[Observation]) -> Observation | None:
         """Return an insight as an observation with links to *sources*, or None for no insight."""
@@ -116,7 +116,7 @@ class Reflection:
             text, by = summary.text, summary.by
         else:
             text = infer(sources)
-        checked_kind(text, str | None, "a reflection returns a text or None")
+        checked_kind(text, str | None, "a reflection must return a text or None")
         if not text or not text.strip():
             return None
         importance = max(one.reply.importance for one in sources)
@@ -166,7 +166,7 @@ class Reflecting:
     """
 
     def __init__(self, settings: Reflection, storage: LayerStorage, name: str) -> None:
-        checked_kind(settings, Reflection, "reflection is a Reflection(threshold)")
+        checked_kind(settings, Reflection, "reflection must be a Reflection(threshold)")
         self._settings, self._storage, self._name = settings, storage, name
         self._turn = HandleLock()
         self.failure: Exception | None = None

@@ -113,7 +113,7 @@ def checked_scorer(given: Scoring) -> Scoring:
     """Return *given*. Raise `InvalidInput` if it is not a scorer."""
     if isinstance(given, type) or not (isinstance(given, Scorer) or callable(given)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
-            f"a scorer is an object, such as Recency(), or a function; not {given!r}"
+            f"a scorer must be a function or an object like Recency(), not {given!r}"
         )
     return given
 
@@ -128,7 +128,7 @@ def scored(
         found, name = scorer(observation), getattr(scorer, "__name__", "function")
     made = found if isinstance(found, Score) else Score(found, name)
     value = float(made.value) if isinstance(made.value, np.floating) else made.value
-    value = checked_number(value, f"what scorer {name!r} answers", least=0, most=1)
+    value = checked_number(value, f"the result of scorer {name!r}", least=0, most=1)
     return Score(float(value), made.by, made.because)
 
 
@@ -291,12 +291,14 @@ class Combined(Scorer):
     def __init__(self, *parts: tuple[Scoring, float]) -> None:
         for part in parts:
             if not isinstance(part, tuple) or len(part) != 2:  # noqa: PLR2004  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison] - user input
-                raise InvalidInput(f"give each scorer with its weight, as a pair, not {part!r}")
+                raise InvalidInput(
+                    f"each argument must be a pair of a scorer and its weight, not {part!r}"
+                )
             checked_scorer(part[0])
             checked_number(part[1], "the weight of a scorer", least=0, most=1e9)
         most = max((weight for _, weight in parts), default=0)
         if not most:
-            raise InvalidInput("one of the weights of scorers must be above 0")
+            raise InvalidInput("all weights of the scorers are 0; set at least one above 0")
         # As shares of the largest weight: a product with the smallest float would be zero.
         self._parts = [(scorer, weight / most) for scorer, weight in parts if weight]
         self._total = sum(weight for _, weight in self._parts)
@@ -340,7 +342,7 @@ class ByModel(Scorer):
     ) -> None:
         if not isinstance(chat, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             kind = type(chat).__name__
-            raise InvalidInput(f"{kind} is not a ChatModel: it needs name, usage and complete()")
+            raise InvalidInput(f"{kind} is not a ChatModel; it needs name, usage and complete()")
         self._chat, self._asking = chat, Asking(attempts=counted(attempts, "attempts"))
         self._otherwise = Length() if otherwise is None else checked_scorer(otherwise)
 
@@ -371,7 +373,7 @@ def _rating_request(observation: Observation) -> list[ModelMessage]:
 def _rating(value: object) -> int:
     given = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     if list(given) != ["importance"]:
-        raise Unfit('it is not an object with "importance" and nothing else')
+        raise Unfit('it is not an object whose only field is "importance"')
     rating = given["importance"]
     if isinstance(rating, float) and rating.is_integer():
         rating = int(rating)

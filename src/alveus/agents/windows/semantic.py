@@ -183,15 +183,16 @@ class Semantic(Window):
         if embedder is None:
             if any(vector is not None for vector in given):
                 raise InvalidInput(
-                    f"window {self._name!r} has no embedder to compare the relevance of an "
-                    "observation by; give it the embedder= that made it"
+                    f"window {self._name!r} has no embedder, so it cannot use the relevance of "
+                    "an observation; open it with the embedder= that made the relevance"
                 )
             return item
         for vector in given:
             if vector is not None and len(vector) != embedder.dimensions:
                 raise InvalidInput(
-                    f"the relevance of an observation has {len(vector)} numbers, and embedder "
-                    f"{embedder.name!r} gives {embedder.dimensions}; assign what that one gives"
+                    f"the relevance of an observation has {len(vector)} numbers, but embedder "
+                    f"{embedder.name!r} makes {embedder.dimensions}; assign a vector of that "
+                    "embedder"
                 )
         try:
             query, reply = self._embedded(lambda: observation.messages, given)
@@ -248,9 +249,9 @@ class Semantic(Window):
             given, by = vectors_of(value)
             if by is not None and by != self._embedder.name:
                 raise InvalidInput(
-                    f"window {self._name!r} holds vectors of embedder {by!r}, which cannot be "
-                    f"compared with those of {self._embedder.name!r}; open it with that one, or "
-                    "give another name="
+                    f"window {self._name!r} holds vectors of embedder {by!r}, not of "
+                    f"{self._embedder.name!r}; open it with embedder {by!r}, or with another "
+                    "name="
                 )
             found[stored.record.id] = self._embedded(partial(messages_of, value), given)
         return found
@@ -371,7 +372,7 @@ class Linked(Semantic):
         self._decay = checked_number(decay, "decay", least=0, most=1)
         self._most_linked = counted(linked, "linked", least=0, most=MOST_FOUND)
         if isinstance(follow, str):
-            raise InvalidInput(f"follow is a list of kinds of links, not {follow!r}")
+            raise InvalidInput(f"follow must be a list of kinds of links, not {follow!r}")
         kinds = [checked_name(kind, "a kind of links") for kind in follow or ()]
         self._follow = None if follow is None else frozenset(kinds)
         super().__init__(cap, stratum, top_k=top_k, embedder=embedder, **settings)
@@ -436,7 +437,9 @@ class Linked(Semantic):
         writer = self._storage.writer()
         first, second = ids
         if first == second:
-            raise InvalidInput(f"an observation cannot be linked to itself: {first!r}")
+            raise InvalidInput(
+                f"observation {first!r} cannot be linked to itself; pass two different observations"
+            )
         plan = partial(self._relinked, writer, first, second, kind)
         with self._one_by_one():
             editor = SetEditor(writer, self._ref)
@@ -460,7 +463,7 @@ class Linked(Semantic):
     def _check_there(self, index: WindowIndex, *ids: str) -> None:
         for item_id in ids:
             if item_id not in index:
-                raise NotFound(f"window {self._name!r} holds no observation {item_id!r}")
+                raise NotFound(f"window {self._name!r} has no observation {item_id!r}")
 
 
 def _relinked(

@@ -232,7 +232,7 @@ class Hierarchical(Window):
     ) -> None:
         check_settings(self, settings, "evict", "profile")
         if not layers:
-            raise InvalidInput("Hierarchical needs layers, such as Hierarchical(4, 100)")
+            raise InvalidInput("Hierarchical needs at least one layer, as in Hierarchical(4, 100)")
         self._layers = tuple(one if isinstance(one, Layer) else Layer(one) for one in layers)
         super().__init__(sum(layer.cap for layer in self._layers), stratum, **settings)
         counted(self._keep_recent, "keep_recent", least=0, most=self._layers[0].cap)

@@ -133,7 +133,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
     for name in refused:
         if name in settings and (name, settings[name]) != ("profile", "alveus"):
             kind = type(window).__name__
-            raise InvalidInput(f"{kind} takes no {name}={settings[name]!r}; it sets {name} itself")
+            raise InvalidInput(f"{kind} sets {name} itself; leave out {name}={settings[name]!r}")
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
@@ -427,8 +427,8 @@ class Window(ContextMemory):
             return index.importance
         if self._is_weighing:
             raise Unusable(
-                f"window {self._name!r} is asked by its scorer while that says how much "
-                "matters by now; let it look at `index` instead"
+                f"the scorer of window {self._name!r} reads the window while it scores it; read "
+                "the scorer's argument `index` instead"
             )
         column, self._is_weighing = index.importance.copy(), True
         try:
@@ -469,8 +469,8 @@ class Window(ContextMemory):
         """
         if self._changing_thread == threading.get_ident():
             raise Unusable(
-                f"window {self._name!r} is being changed by the caller of this, such as its "
-                "scorer or token counter; change it after that"
+                f"window {self._name!r} cannot be changed by a function that it calls, such as "
+                "its scorer or token counter; change it after the call"
             )
         with self._turn:
             self._changing_thread = threading.get_ident()
@@ -554,7 +554,7 @@ class Window(ContextMemory):
             InvalidInput: The window has no `reflection`.
         """
         if self._reflecting is None:
-            raise InvalidInput(f"window {self._name!r} does not reflect; give it reflection=")
+            raise InvalidInput(f"window {self._name!r} has no reflection; open it with reflection=")
         writer = self._storage.writer()
         return self._reflecting.now(writer, partial(self._committed, writer))
 

@@ -524,13 +524,13 @@ class Mirror:
         if kind != OBSERVATIONS:
             holds = "items of any kind" if kind is None else f"items of the type {kind!r}"
             raise InvalidInput(
-                f"set {name!r} holds {holds}, not observations; give the window a set of another "
-                "name by name="
+                f"set {name!r} holds {holds}, not observations; give the window another set by "
+                "name="
             )
         if info.definition.admission:
             raise InvalidInput(
-                f"set {name!r} has rules of admission, and a window keeps all that is committed; "
-                "lift them with redefine(admission=[])"
+                f"set {name!r} has rules of admission, but a window must store every "
+                "observation; remove the rules with redefine(admission=[])"
             )
         self.definition = info.definition
 

@@ -50,7 +50,7 @@ def demo_command(
     Example: alveus demo --fast
     """
     if session.db is not None and session.file.exists():
-        raise InvalidInput(f"{session.file} exists; name a new file for the demo")
+        raise InvalidInput(f"{session.file} already exists; pass a new file for the demo")
     embedder = session.embedder or ("static" if fast else "minilm")
     folder = tempfile.TemporaryDirectory() if session.db is None else nullcontext()
     with folder as temporary:

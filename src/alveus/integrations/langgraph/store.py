@@ -83,7 +83,9 @@ class AlveusStore(Connected, BaseStore):
         ttl: TTLConfig | None = None,
     ) -> None:
         if not isinstance(fields, (list, tuple)):
-            raise InvalidInput(f"fields are paths, such as '$', not {short_repr(fields)}")
+            raise InvalidInput(
+                f"fields must be paths such as '$', in a list, not {short_repr(fields)}"
+            )
         checked_name(key, "a key")
         Connected.__init__(self, memory)
         self.ttl_config = ttl
@@ -121,7 +123,7 @@ class AlveusStore(Connected, BaseStore):
             case PutOp():
                 return None
             case _:
-                raise InvalidInput(f"a store of LangGraph has no operation {op!r}")
+                raise InvalidInput(f"a store of LangGraph does not support the operation {op!r}")
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         where = _where(valid_text(op.filter or {}).value)
@@ -282,7 +284,9 @@ def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
                 conditions.append({field: {_OPERATORS[op]: operand}})
             else:
                 known = ", ".join((*_OPERATORS, "$ne"))
-                raise InvalidFilter(f"filter[{name!r}][{op!r}] is no operator; known are {known}")
+                raise InvalidFilter(
+                    f"filter[{name!r}][{op!r}] is not an operator; the operators are {known}"
+                )
     return {"all": conditions} if conditions else {}
 
 

@@ -232,10 +232,10 @@ class Shares:
             share: object = getattr(self, each.name)
             if type(share) not in (int, float) or not 0 <= cast("float", share) < math.inf:
                 raise InvalidInput(
-                    f"a share is a number from 0 on; {each.name} is {short_repr(share)}"
+                    f"the share {each.name} must be a number of 0 or more, not {short_repr(share)}"
                 )
         if not any(getattr(self, each.name) for each in fields(self)):
-            raise InvalidInput("of the shares of a budget at least one has to be more than 0")
+            raise InvalidInput("the shares of a budget are all 0; set at least one of them above 0")
 
 
 class Sources(NamedTuple):
@@ -294,7 +294,7 @@ class ContextRequest:
             set_name(self.messages)
         elif self.messages is not NEWEST and self.messages is not None:
             shown = short_repr(self.messages)
-            raise InvalidInput(f"messages is the name of a set, or None, not {shown}")
+            raise InvalidInput(f"messages must be the name of a set, or None, not {shown}")
         object.__setattr__(self, "sets", _names(self.sets, "sets", set_name))
         object.__setattr__(self, "knowledge", _names(self.knowledge, "knowledge", set_name))
         object.__setattr__(self, "exact", exact_paths(self.exact))
@@ -351,7 +351,7 @@ def exact_paths(given: ExactPaths | All | None) -> list[Path]:
     if given is ALL:
         return [()]
     if isinstance(given, str) and not given:
-        raise InvalidInput("exact='' names no path; exact=ALL shows every exact value")
+        raise InvalidInput("exact='' is not a path; to show every exact value, pass exact=ALL")
     if not isinstance(given, (str, list, tuple)):
         raise InvalidInput(
             f"exact must be a path, a list of paths, ALL or None, not {short_repr(given)}"

@@ -256,7 +256,7 @@ def ask_for(
         sent = call.sent(_valid(given)) | of.address(call.access) | more
     except NotSent as error:
         _refuse(call, of, args, kwargs)
-        raise InvalidInput(f"{call.name}: {error} has no JSON form") from None
+        raise InvalidInput(f"{call.name}: the argument {error} cannot be sent as JSON") from None
     if call.access == "read":
         answer = of.calls.read(call.name, **sent)
     else:

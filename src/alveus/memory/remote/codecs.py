@@ -95,13 +95,13 @@ def value_of(content: object) -> Any:  # noqa: ANN401 - of any JSON
     try:
         return wire.decode_user_json(json.dumps(content))
     except RecursionError:
-        raise InvalidInput("the value is nested too deep") from None
+        raise InvalidInput("the value is nested too deeply to be sent; use fewer levels") from None
     except InvalidInput:
         raise
     except ValueError as error:
         raise InvalidInput(
-            'an object of one field, "$bytes", "$float" or "$int", is bytes or a number as in '
-            f'exports, and one is not: {error}; write a name of your own with "$$"'
+            'an object with the one field "$bytes", "$float" or "$int" must have the form of an '
+            f'export ({error}); write such a name of your own with "$$"'
         ) from None
 
 
@@ -335,7 +335,7 @@ def _time_json(_: object, time: datetime, name: str) -> Json:
 
 
 def _reranker_json(_: object, __: object, ___: str) -> Json:
-    raise OnlyLocal("order the hits here, or open the server's memory with it")
+    raise OnlyLocal("rank the hits after the call, or open the server's file or database")
 
 
 def _item_json(_: object, value: object, __: str) -> Json:
@@ -382,19 +382,17 @@ _RUNTIME: Mapping[Any, Any] = {float: (int, float), Any: object, Item: object, F
 
 def _options_json(_: object, options: LearnOptions, __: str) -> Json:
     if options.asking != Asking():
-        raise OnlyLocal(
-            "LearnOptions(asking=…) is set up where the server is: its model is asked so"
-        )
+        raise OnlyLocal("leave out LearnOptions(asking=…), which only the server can set")
     return to_json(LearnOptions, options)
 
 
 def _local_json(_: object, __: object, ___: str) -> Json:
-    raise OnlyLocal("the server's model is chosen by `alveus serve --model`")
+    raise OnlyLocal("`alveus serve --model` sets the model")
 
 
 def _budget_json(_: object, budget: Budget, __: str) -> Json:
     if budget.counter is not word_pieces:
-        raise OnlyLocal("Budget(counter=…) counts here: give a number of tokens")
+        raise OnlyLocal("pass a number of tokens instead of Budget(counter=…)")
     return to_json(Budget, budget)
 
 
@@ -487,7 +485,7 @@ def _span(seconds: float) -> timedelta:
     try:
         return timedelta(seconds=seconds)
     except (OverflowError, ValueError):
-        raise InvalidInput(f"a span of {seconds} seconds is too long") from None
+        raise InvalidInput(f"a duration of {seconds} seconds is too long") from None
 
 
 def _object_of(kind: type[Any], sent: Mapping[str, Json], talks: Conversations | None) -> object:
@@ -496,7 +494,9 @@ def _object_of(kind: type[Any], sent: Mapping[str, Json], talks: Conversations |
         json_name(name, hint): (name, hint) for name, hint in field_hints(kind, given=True).items()
     }
     if unknown := next((name for name in sent if name not in known), None):
-        raise InvalidInput(f"{kind.__name__} has no field {unknown!r}; it has: {', '.join(known)}")
+        raise InvalidInput(
+            f"{kind.__name__} has no field {unknown!r}; the fields are {', '.join(known)}"
+        )
     try:
         made: dict[str, Any] = {"value": None} if kind is Item else {}
         for name, part in sent.items():
@@ -504,4 +504,4 @@ def _object_of(kind: type[Any], sent: Mapping[str, Json], talks: Conversations |
                 made[known[name][0]] = argument_of(known[name][1], part, talks)
         return kind(**made)
     except TypeError as error:
-        raise InvalidInput(f"{kind.__name__}: {error}") from None
+        raise InvalidInput(f"{kind.__name__} cannot be made: {error}") from None

@@ -98,7 +98,8 @@ class ServerAddress:
         is_text = isinstance(token, str) and token.isascii() and token.isprintable()
         if token is not None and not (is_text and token.strip()):
             raise InvalidInput(
-                f"token must be what `alveus token new` printed; look at {TOKEN_VARIABLE}"
+                "token must be a token as `alveus token new` prints it; check token= or "
+                f"{TOKEN_VARIABLE}"
             )
 
     def parts(self) -> tuple[bool, str, int | None, str]:
@@ -116,8 +117,8 @@ class ServerAddress:
         more = split.query or split.fragment or "@" in split.netloc
         if not host or more or not split.path.isascii() or _BLANK.search(self.url):
             raise InvalidInput(
-                "the url of a server is http://host:port, or https://…, with nothing after it; a "
-                f"token is given as token=, or in {TOKEN_VARIABLE}"
+                "the URL of a server must be http://host:port or https://host:port, with "
+                f"nothing after it; pass a token as token= or in {TOKEN_VARIABLE}"
             )
         return split.scheme == "https", host, port, split.path.rstrip("/")
 
@@ -222,9 +223,7 @@ class ServerConnection(ProcessBound):
             StoreReadOnly: The memory was opened with ``mode="ro"``.
         """
         if self.address.read_only:
-            raise StoreReadOnly(
-                f"{self.address.url} was opened with mode='ro'; open it with mode='rw' to change it"
-            )
+            raise StoreReadOnly(f"{self.address.url} is open read-only; open it without mode='ro'")
         named = str(uuid4()) if idempotency_key is None else idempotency_key
         return self._ask("POST", path, body, query, named)
 
@@ -355,7 +354,7 @@ class ServerConnection(ProcessBound):
         try:
             return json.loads(answer.content)
         except (ValueError, RecursionError):
-            raise self._foreign("its answer is no JSON") from None
+            raise self._foreign("its answer is not JSON") from None
 
     def _check_version(self, answer: _Answer) -> None:
         """Raise if the server has another version of alveus, whose responses may differ.
@@ -366,18 +365,18 @@ class ServerConnection(ProcessBound):
         """
         theirs, ours = answer.version, installed_version()
         if theirs is None:
-            raise self._foreign(f"its answer names no version, and this is alveus {ours}")
+            raise self._foreign(f"its answer has no version, but this is alveus {ours}")
         if theirs.split(".")[:2] != ours.split(".")[:2]:
             raise Unsupported(
-                f"{self.address.url} is a server of another alveus: it says {theirs}, and this is "
-                f"{ours}; install on both sides what has the same first two numbers"
+                f"{self.address.url} runs alveus {theirs}, but this is {ours}; install versions "
+                "with the same first two numbers on both sides"
             )
 
     def _foreign(self, problem: str) -> NotAStore:
         return NotAStore(
             self.address.url,
-            f"no server of alveus answers there: {problem}; give the url that `alveus serve` "
-            "prints, and look whether both have the same version",
+            f"no alveus server answers there: {problem}; pass the URL that `alveus serve` "
+            "prints, and install the same version on both sides",
         )
 
     def _unreachable(self, error: Exception, idempotency_key: str | None) -> ServerUnreachable:
@@ -396,13 +395,13 @@ class ServerConnection(ProcessBound):
             facts = dict(cast("dict[str, Any]", wire.decode_user_json(json.dumps(fault["facts"]))))
         except (ValueError, LookupError, TypeError, RecursionError):
             if answer.status in OF_PROXIES:
-                what = f"is behind a proxy that does not reach it (status {answer.status})"
+                what = f"is behind a proxy that cannot reach it (status {answer.status})"
                 return ServerUnreachable(self.address.url, what, idempotency_key=idempotency_key)
             return self._foreign(f"it answers with status {answer.status}")
         if answer.status == UNAUTHENTICATED:
             return AccessDenied(
-                f"{self.address.url} asks for a token it knows: make one with `alveus token new`, "
-                f"and give it as token=, or in {TOKEN_VARIABLE}"
+                f"{self.address.url} does not know the token; create one with `alveus token "
+                f"new`, and pass it as token=, or in {TOKEN_VARIABLE}"
             )
         return rebuilt(name, message, facts)
 
@@ -427,7 +426,7 @@ def connected(
     if given:
         raise unsupported(
             f"Memory.open({', '.join(f'{name}=' for name in given)})",
-            "they open a store, which the server has done already: pass them to `alveus serve`",
+            "pass these settings to `alveus serve`, which opens the store",
         )
     waits_s = TIMEOUT_S if timeout_s is None else timeout_s
     address = ServerAddress(url.rstrip("/"), token_from(token), waits_s, read_only=mode == "ro")
@@ -476,8 +475,8 @@ def header_text(idempotency_key: str) -> str:
     text = checked_name(idempotency_key, "an idempotency key")
     if not (text.isascii() and text.isprintable() and text.strip() == text):
         raise InvalidInput(
-            "over HTTP an idempotency key is of printable ASCII characters, without a space at "
-            f"either end, not {short_repr(text)}; use a digest of it"
+            "over HTTP an idempotency key must be printable ASCII without a space at either "
+            f"end, not {short_repr(text)}; use a digest of it"
         )
     return idempotency_key
 

@@ -71,8 +71,9 @@ class RemoteWriter(Writer):
         stored = stored_form(compaction, {})
         if not isinstance(compaction, (str, Trim, Summarize, Merge)):
             raise unsupported(
-                "compaction by a strategy outside alveus",
-                "name one of alveus, or open the set so where the server's store is opened",
+                "compaction by a custom strategy",
+                "pass a strategy of alveus, or define the set in the process that opens the "
+                "server's store",
             )
         return stored
 
@@ -189,9 +190,7 @@ class RemoteSet(MemorySet):
         return RemoteQuarantine(self._writer, self._ref.scope, self.name)
 
     add_back = refused("set.add_back", "use add_many, or import the export on the server's machine")
-    compact = refused(
-        "set.compact", "it has no name to be repeated by; run `alveus compact` on its machine"
-    )
+    compact = refused("set.compact", "run `alveus compact` on the server's machine")
 
 
 @sends(AsyncQuarantine)
@@ -230,8 +229,8 @@ def definition_json(options: Mapping[str, object]) -> dict[str, Any]:
     rules = cast("Sequence[Mapping[str, object]]", sent.get("admission") or ())
     if any(rule.get("rule") == CustomRule.name for rule in rules):
         raise unsupported(
-            "admission by a rule outside alveus",
-            "name rules of alveus, or open the set so where the server's store is opened",
+            "admission by a custom rule",
+            "pass rules of alveus, or define the set in the process that opens the server's store",
         )
     return sent
 
@@ -377,9 +376,7 @@ class BatchCalls:
     def write(self, call: str, idempotency_key: str | None = None, /, **arguments: object) -> Json:
         """See `RemoteCalls.write`; the write is committed when the block ends."""
         if idempotency_key is not None:
-            raise InvalidInput(
-                "inside a batch give the idempotency_key to the batch, not to a call"
-            )
+            raise InvalidInput("a call in a batch takes no idempotency_key; pass it to the batch")
         made = {"call": call, **arguments}
         self._report = self._tried(made)
         self._writes.append(made)
@@ -522,7 +519,7 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
             Unsupported: *model*, *progress* or an option works only with a local store.
         """
         if progress is not None:
-            raise unsupported("learn(progress=…)", "the report says how many messages were read")
+            raise unsupported("learn(progress=…)", "the returned report has the number of messages")
         check_model(model)
         if options is not None:
             checked_learning(options)

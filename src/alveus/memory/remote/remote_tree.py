@@ -95,8 +95,8 @@ class RemoteTree:
         """Return an object for one change of the same memory, with this idempotency key."""
         if self.as_of is not None or self.calls.in_batch:
             raise Unsupported(
-                f"idempotency key {idempotency_key!r}: the past takes no changes, and a batch "
-                "has its key"
+                "a past state or a call inside a batch takes no idempotency key, such as "
+                f"{idempotency_key!r}; pass the key to the batch"
             )
         return replace(self, idempotency_key=header_text(idempotency_key))
 
@@ -104,7 +104,7 @@ class RemoteTree:
         """Return the memory as of a moment, after a check that its state is kept."""
         if self.calls.in_batch:
             raise Unsupported(
-                f"at({as_of!r}): inside a batch the past is not read; read it outside, with "
+                f"at({as_of!r}) cannot read the past inside a batch; call it outside, as "
                 "memory.key(…).short_term.at(…)"
             )
         moment_text(as_of, "at")
@@ -220,7 +220,7 @@ class RemoteTree:
 
     def _refuse_past(self, call: str) -> NoReturn:
         raise StoreReadOnly(
-            f"{call}: this is memory as it was as of {self.as_of}; change memory.key(…).short_term"
+            f"{call}: memory as of {self.as_of} cannot be changed; change memory.key(…).short_term"
         )
 
 

@@ -100,7 +100,7 @@ class LocalRunner(ProcessBound):
     ) -> None:
         if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"a runner works on a Memory, not {short_repr(memory)}; see Memory.open"
+                f"a runner needs a Memory (see Memory.open), not {short_repr(memory)}"
             )
         hooks = RunnerHooks() if hooks is None else hooks
         checked_kind(hooks, RunnerHooks, "hooks must be RunnerHooks")
@@ -108,7 +108,7 @@ class LocalRunner(ProcessBound):
         checked_kind(retain, Retain, "retain must be a Retain(…)")
         plan = DispatchTable.of(agent, name=name)
         if memory.engine.store.read_only:
-            raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
+            raise StoreReadOnly("a runner needs a writable memory; open it without mode='ro'")
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
         self._setup = RunnerSetup(
             memory.engine, plan, memory.space, memory.knowledge.name, ttl, hooks
@@ -178,7 +178,7 @@ class LocalRunner(ProcessBound):
 
         Return their tickets, in order. The inputs run in the background; see `submit`.
         """
-        checked_kind(inputs, Iterable, "inputs are (key, value) each")
+        checked_kind(inputs, Iterable, "inputs must be pairs (key, value)")
         queued = [_input_of(self._setup, *_parts(each)) for each in inputs]
         return self._accept(queued, call=True) if queued else []
 
@@ -244,7 +244,7 @@ class LocalRunner(ProcessBound):
         """
         choice(on_parked, "on_parked", *get_args(OnParked))
         choice(errors, "errors", "raise", "return")
-        checked_kind(inputs, Iterable, "map takes inputs, (key, value) each")
+        checked_kind(inputs, Iterable, "map() needs inputs, pairs (key, value)")
         return self._mapped(inputs, errors, on_parked)
 
     def _mapped(
@@ -328,10 +328,10 @@ class LocalRunner(ProcessBound):
         key = queued.scope.key or ""
         ticket = Ticket(answer.run or 0, key, answer.number, answer.repeated, self)
         if answer.run is None:
-            pruned = (
-                f"event {queued.label!r} of agent {self.name!r} was run before, and its outputs"
+            pruned = f"event {queued.label!r} of agent {self.name!r} was run before; its outputs"
+            ticket.resolve(
+                None, NotFound(f"{pruned} were pruned; to keep them longer, set retain=")
             )
-            ticket.resolve(None, NotFound(f"{pruned} were pruned since; see retain="))
         return ticket
 
     def _line_up(self, queued: QueuedInput, answer: Accepted, *, call: bool) -> bool:
@@ -518,7 +518,7 @@ class LocalRunner(ProcessBound):
                 this method.
         """
         checked_wait(wait_s)
-        refuse_in_runner(self.owner, "close its runner: set the stop= of serve()")
+        refuse_in_runner(self.owner, "close its runner (set the stop= of serve() instead)")
         if FORKS.is_inherited(self._generation):
             return  # this is a child process, which does not have the threads of the runner
         begins = False
@@ -619,8 +619,8 @@ def _check_on_parked(on_parked: object, event_id: str | None) -> None:
     choice(on_parked, "on_parked", *get_args(OnParked))
     if on_parked == "retry" and event_id is None:
         raise InvalidInput(
-            "on_parked='retry' is for the input of an event_id, by which its run is found; name "
-            "the event, or retry the run: runner.runs.retry(…)"
+            "on_parked='retry' needs the event_id of the input, or call runner.runs.retry(…) "
+            "with the run"
         )
 
 
@@ -662,6 +662,7 @@ def _parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
     """Return the key, value and event id (or None) of an input of `LocalRunner.map`."""
     if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
-            f"map takes (key, value) or (key, value, event_id), not {short_repr(each)}"
+            "an input of map() must be (key, value) or (key, value, event_id), not "
+            f"{short_repr(each)}"
         )
     return (*each, None) if len(each) == 2 else cast("Any", each)  # noqa: PLR2004 - a pair

@@ -112,7 +112,9 @@ class OutputReader:
         if consumer is not None:
             checked_name(consumer, "a consumer")
             if after:
-                raise InvalidInput("a consumer goes on where it was; name it, or say after=")
+                raise InvalidInput(
+                    "pass either a consumer, which continues at its position, or after="
+                )
         return self._stream(consumer, after, wait_s)
 
     def _stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
@@ -406,9 +408,9 @@ class TicketRegistry:
             behind: The id of the run that waits behind *run*, if the caller asked for that one.
         """
         if row is None:
-            return NotFound(f"run {run} was pruned, and its outputs with it; see retain=")
+            return NotFound(f"run {run} was pruned with its outputs; to keep runs, set retain=")
         if row.forgotten:
-            return Forgotten(f"run {run} was over, and what it was given and did was forgotten")
+            return Forgotten(f"run {run} has ended, and its input and outputs were forgotten")
         key = row.scope.key or ""
         if row.status != "parked":
             return RunDiscarded(run, key, status=row.status)
@@ -510,7 +512,7 @@ class Runs:
 
     def _row(self, run: int) -> Run | None:
         if type(run) is not int:
-            raise InvalidInput(f"a run is named by its id, a whole number, not {short_repr(run)}")
+            raise InvalidInput(f"a run must be a whole number, its id, not {short_repr(run)}")
         row = self._store.run(run) if 0 < run <= LARGEST else None
         ours = row is not None and (row.agent, row.scope.space) == (
             self._setup.plan.name,
@@ -522,7 +524,8 @@ class Runs:
         row = self._row(run)
         if row is None:
             raise NotFound(
-                f"agent {self._setup.plan.name!r} has no run {short_repr(run)} (any more)"
+                f"agent {self._setup.plan.name!r} has no run {short_repr(run)}; it never "
+                "existed, or was pruned"
             )
         return row
 

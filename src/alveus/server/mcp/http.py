@@ -133,7 +133,8 @@ class McpApp:
         client = scope.get("client")
         if self._tokens is None and client and not is_loopback(client[0]):
             raise AccessDenied(
-                "a server without tokens answers its own machine alone; alveus token new makes one"
+                "a server without tokens answers only its own machine; create a token with "
+                "alveus token new"
             )
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         token = token_of(given[0].decode("latin-1") if given else None, self._tokens)
@@ -207,7 +208,7 @@ async def _with_body_checked(
     """
     body = await _whole(receive)
     if body is None:  # the client has gone, or was too slow
-        message = "the body did not come as a whole; nothing was done"
+        message = "the body did not arrive completely; nothing was done"
         await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
         return
     try:

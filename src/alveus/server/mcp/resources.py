@@ -70,8 +70,8 @@ def read(key: KeyMemory, uri: str) -> types.TextResourceContents:
     found = _read(key, uri)
     if found is None:
         raise NotFound(
-            f"there is no resource {uri[:200]!r}; resources/list and resources/templates/list name "
-            "those there are, and the tool list shows ids"
+            f"there is no resource {uri[:200]!r}; resources/list and resources/templates/list "
+            "show the resources, and the tool list shows ids"
         )
     mime_type, text = found
     return types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
@@ -146,7 +146,7 @@ def prompt(key: KeyMemory, name: str, arguments: Mapping[str, str]) -> types.Get
     chosen = next((each for each in PROMPTS if each.name == name), None)
     if chosen is None:
         names = ", ".join(each.name for each in PROMPTS)
-        raise NotFound(f"there is no prompt {name[:200]!r}; there are {names}")
+        raise NotFound(f"there is no prompt {name[:200]!r}; the prompts are {names}")
     expected = {argument.name for argument in chosen.arguments or ()}
     if {*arguments} != expected:
         takes = ", ".join(expected) or "no arguments"

@@ -188,7 +188,7 @@ def _unreadable(error: ValidationError) -> types.JSONRPCError:
     if isinstance(request, dict):
         request_id = _sendable_id(cast("dict[str, Any]", request).get("id"))
     code = types.PARSE_ERROR if request is None else types.INVALID_REQUEST
-    message = f"the line is no message of JSON-RPC ({first['msg']}); nothing was done"
+    message = f"the line is not a message of JSON-RPC ({first['msg']}); nothing was done"
     return types.JSONRPCError(
         jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message)
     )

@@ -247,13 +247,15 @@ class Quarantine:
         found = [stored for stored in every if stored is not None]
         if len(found) > 1:
             names = ", ".join(repr(stored.set.name.removeprefix(PREFIX)) for stored in found)
-            raise InvalidInput(f"{item_id!r} is held for the sets {names}; name one of them")
+            raise InvalidInput(
+                f"the sets {names} all hold an item {item_id!r}; pass the name of one set"
+            )
         return found[0] if found else None
 
     def _must(self, item_id: str) -> StoredItem:
         found = self._find(item_id)
         if found is None:
-            raise NotFound(f"nothing is held under the id {item_id!r}; list() shows what is")
+            raise NotFound(f"quarantine has no item {item_id!r}; list() shows the items in it")
         return found
 
 

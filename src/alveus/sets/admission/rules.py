@@ -54,11 +54,13 @@ class Verdict:
     def __post_init__(self) -> None:
         """Raise unless the outcome, the reason and the id of the verdict match."""
         if self.outcome not in OUTCOMES:
-            raise InvalidInput(f"a verdict is one of {', '.join(OUTCOMES)}, not {self.outcome!r}")
+            raise InvalidInput(f"a verdict must be {', '.join(OUTCOMES)}, not {self.outcome!r}")
         if (self.into is None) == (self.outcome == "merge"):
-            raise InvalidInput("a verdict names into=, the id of an item, to merge and only then")
+            raise InvalidInput(
+                "a verdict 'merge' needs into=, the id of an item; other verdicts take no into="
+            )
         if self.outcome != "accept" and not self.reason:
-            raise InvalidInput(f"a verdict to {self.outcome} gives its reason")
+            raise InvalidInput(f"a verdict {self.outcome!r} needs a reason")
 
     @property
     def strictness(self) -> int:
@@ -257,7 +259,7 @@ class BundledRule(ABC):
 def checked_share(share: object, what: str) -> float:
     """Return *share* if it is a number above 0, and at most 1."""
     if type(share) not in (int, float) or not 0 < cast("float", share) <= 1:
-        raise InvalidInput(f"{what} is above 0 and at most 1, not {short_repr(share)}")
+        raise InvalidInput(f"{what} must be above 0, at most 1, not {short_repr(share)}")
     return float(cast("float", share))
 
 
@@ -304,7 +306,7 @@ class Exact(BundledRule):
             theirs = other.record
             said = plain(theirs.text or "") == text and mine.value == theirs.value
             if said and _alike(candidate, theirs, self.same):
-                return _duplicate(self.name, self.verdict, other, "it is there already")
+                return _duplicate(self.name, self.verdict, other, "the set has an equal item")
         return ACCEPT
 
 
@@ -353,9 +355,9 @@ class Near(BundledRule):
         mine = statement(candidate.text) if others else None
         for other, like in others:
             if mine is not None and self._is_same(candidate, other, mine, like):
-                reason = "it says what an item says that is there"
+                reason = "it has the same meaning as an item in the set"
                 if like < 1:
-                    reason = f"{like:.0%} of its words are those of an item that is there"
+                    reason = f"{like:.0%} of its words are those of an item in the set"
                 return _duplicate(self.name, self.verdict, other, reason)
         return ACCEPT
 
@@ -386,7 +388,7 @@ def _day(one: Other | Candidate, now: int) -> date:
 
 def _check_same(rule: Exact | Near, same: object) -> None:
     if not isinstance(same, (list, tuple)) or not set(cast("list[object]", same)) <= {*_LABELS}:
-        raise InvalidInput(f"same is a tuple of {', '.join(_LABELS)}, not {same!r}")
+        raise InvalidInput(f"same must be a tuple of {', '.join(_LABELS)}, not {same!r}")
     object.__setattr__(rule, "same", tuple(cast("list[str]", same)))
 
 
@@ -463,7 +465,7 @@ class Size(BundledRule):
 
     def _over(self, what: str, found: int, limit: str) -> Verdict:
         return Verdict(
-            self.verdict, f"its {what} has {found:,} characters, {limit} are taken", self.name
+            self.verdict, f"its {what} has {found:,} characters; {limit} are accepted", self.name
         )
 
 
@@ -490,7 +492,7 @@ class Secrets(BundledRule):
         return (
             ACCEPT
             if found is None
-            else Verdict(self.verdict, f"it looks like it holds a secret: {found}", self.name)
+            else Verdict(self.verdict, f"it seems to contain a secret: {found}", self.name)
         )
 
 
@@ -548,7 +550,7 @@ class Recalled(BundledRule):
         """See `Rule.judge`."""
         text = plain(candidate.text)
         hits = candidate.recent_hits() if text else ()
-        reason, others = "a search gave it lately", list[str]()
+        reason, others = "a search returned it lately", list[str]()
         for scope, item in hits:
             if plain(item.text or "") != text:
                 others.append(plain(item.text or ""))
@@ -559,7 +561,7 @@ class Recalled(BundledRule):
         quoted = share_quoted(text, iter(others))
         if quoted < self.share:
             return ACCEPT
-        return Verdict("reject", f"a search gave {quoted:.0%} of its words lately", self.name)
+        return Verdict("reject", f"a search returned {quoted:.0%} of its words lately", self.name)
 
 
 def _stays(candidate: Candidate, found: Item) -> bool:
@@ -605,7 +607,7 @@ def admission_rule(function: F) -> F:
     """
     name = f"{function.__module__}:{function.__qualname__}"
     if "<" in name:
-        raise InvalidInput(f"a rule stands at the top of a module, unlike {name}")
+        raise InvalidInput(f"a rule must be a function at the top of a module, unlike {name}")
     _marked[name] = function
     return function
 
@@ -629,9 +631,9 @@ class CustomRule(BundledRule):
         except AlveusError:
             raise
         except Exception as error:  # the edge to a user's code; the cause is kept
-            raise RuleFailed(f"the rule {self.path} raised {type(error).__name__}") from error
+            raise RuleFailed(f"rule {self.path} raised {type(error).__name__}") from error
         if not isinstance(found, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] - user code
-            raise RuleFailed(f"the rule {self.path} answered {type(found).__name__}, not a Verdict")
+            raise RuleFailed(f"rule {self.path} must return a Verdict, not {type(found).__name__}")
         return Verdict(found.outcome, found.reason, found.rule or self.path, found.into)
 
     def _function(self) -> Callable[[Item, Candidate], Verdict]:
@@ -640,11 +642,11 @@ class CustomRule(BundledRule):
             try:
                 importlib.import_module(module)
             except ImportError as error:
-                raise RuleFailed(f"the rule {self.path} cannot be imported: {error}") from error
+                raise RuleFailed(f"rule {self.path} cannot be imported: {error}") from error
         if self.path not in _marked:
             raise RuleFailed(
-                f"there is no rule {self.path}; mark the function with @admission_rule, at the top "
-                "of a module that each process that adds to the set can import"
+                f"there is no rule {self.path}; mark the function with @admission_rule, at the "
+                "top of a module that every process can import"
             )
         return _marked[self.path]
 
@@ -663,7 +665,7 @@ def plans(admission: object) -> list[Plan]:
         InvalidInput: *admission* is not a list of rules.
     """
     if not isinstance(admission, (list, tuple)):
-        raise InvalidInput(f"admission is a list of rules, not {short_repr(admission)}")
+        raise InvalidInput(f"admission must be a list of rules, not {short_repr(admission)}")
     given = cast("Sequence[object]", admission)
     counted(len(given), "the number of rules", least=0, most=MOST_RULES)
     return [_plan(rule) for rule in given]
@@ -676,8 +678,8 @@ def _plan(rule: object) -> Plan:
     if _marked.get(path) is rule and rule is not None:
         return CustomRule(path).to_json()
     raise InvalidInput(
-        f"{short_repr(rule)} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), "
-        "Injection(), Recalled(), or a function marked with @admission_rule"
+        f"{short_repr(rule)} is not a rule of admission; use Exact(), Near(), Size(…), "
+        "Secrets(), Injection(), Recalled(), or a function marked with @admission_rule"
     )
 
 
@@ -695,10 +697,10 @@ def _rule(plan: Mapping[str, Value]) -> Rule:
     given = {name: value for name, value in plan.items() if name != "rule"}
     if kind is None or not set(given) <= {f.name for f in fields(kind)}:
         raise RuleFailed(
-            f"the set has a rule of admission {plan.get('rule')!r} that this alveus does not know; "
+            f"this alveus does not know the rule of admission {plan.get('rule')!r} of the set; "
             "upgrade alveus, or redefine(admission=…)"
         )
     try:
         return kind(**given)
     except (InvalidInput, TypeError) as error:
-        raise RuleFailed(f"the set has a rule that cannot be used: {error}") from error
+        raise RuleFailed(f"the set has a rule of admission that cannot be used: {error}") from error

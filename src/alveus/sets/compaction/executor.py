@@ -255,7 +255,7 @@ class CompactionWorker:
                     return True
                 self._begin()
                 if self._thread is None:
-                    raise Unavailable(f"nothing is compacted in the background: {NO_THREAD}")
+                    raise Unavailable(f"sets cannot be compacted in the background: {NO_THREAD}")
                 change = self._next_change()
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -368,7 +368,7 @@ MOST_REWRITES = 100
 """Most steps of one add that replace items by the same number of items."""
 
 RETIRES_NOTHING = "it retires nothing"
-FREES_NOTHING = "what it retires frees nothing, as what stands for it takes as much"
+FREES_NOTHING = "the items that it adds are as large as those that it retires"
 TOO_LITTLE = f"{MOST_REWRITES} steps that retired no item freed too little"
 
 
@@ -574,7 +574,7 @@ class Compactions:
                 raise
             except SetBusy as error:
                 if time.monotonic() > deadline:
-                    problem = f"somebody else is at it ({error})"
+                    problem = f"another thread or process compacts the set ({error})"
                     raise full(info.definition, ref, SetSize.of(info), problem) from error
                 self.worker.pause(BUSY_S)
             except AlveusError as error:
@@ -668,7 +668,8 @@ class Compactions:
                 except StaleItem:  # another process was first; plan the set again
                     continue
             raise Unavailable(
-                f"set {ref.name!r} changed each time before its compaction was done; try again"
+                f"set {ref.name!r} was changed by others during each attempt to compact it; try "
+                "again"
             )
 
         with self.tools.store.observer.compaction(ref, by) as observed:
@@ -687,7 +688,8 @@ class Compactions:
         strategy = Trim() if compaction == "trim" else restored(compaction, self.local_strategies)
         if strategy is None:
             raise InvalidInput(
-                f"set {ref.name!r} has compaction='reject'; name a strategy: compact(Trim(n=10))"
+                f"set {ref.name!r} has compaction='reject', so compact() needs a strategy: "
+                "compact(Trim(n=10))"
             )
         snapshot = CompactionSnapshot(StoreView(tools.store), info, NOTHING, tools.clock())
         step = next_step(snapshot, strategy, tools, by=by)

@@ -376,7 +376,7 @@ def _said(sources: Sequence[StoredItem]) -> list[str]:
 def _summary(texts: Sequence[str], how: Summarize, tools: CompactionTools) -> Summary:
     if how.model == "need" and tools.model is None:
         raise InvalidInput(
-            "the set asks for summaries of a model, and this memory has none; open it with model="
+            "the set needs a model for its summaries, but this memory has none; open it with model="
         )
     if how.model == "never" or tools.model is None:
         return tools.extractive().summarise(texts, max_tokens=how.max_tokens)
@@ -454,8 +454,8 @@ def refuse_inside(ref: SetRef, tools: CompactionTools) -> None:
     """
     if (id(tools), ref) in _BEING_PLANNED.get():
         raise Unusable(
-            f"set {ref.name!r} is being compacted by the strategy that calls this; a plan says "
-            "what becomes of the items, and neither compacts the set nor adds to it if it is full"
+            f"set {ref.name!r} is being compacted by the strategy that makes this call; a "
+            "strategy must return a plan, and not change the set"
         )
 
 
@@ -501,7 +501,7 @@ def _carried_out(
         try:
             record = tools.recorder.records([(tools.new_id(), item)], now=snapshot.now)[0]
         except InvalidInput as error:
-            problem = f"adds what cannot be stored: {error}"
+            problem = f"adds a value that cannot be stored: {error}"
             whose = str(step.strategy.get("at", step.strategy["name"]))
             raise InvalidPlan(snapshot.ref.name, problem, strategy=whose) from error
         accessed = max((s.accessed for s in sources if s.accessed is not None), default=None)

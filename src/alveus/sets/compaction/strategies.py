@@ -99,7 +99,7 @@ def checked_plan(
         raise invalid(f"must be a CompactionPlan, not a {type(plan).__name__}")
     retire = _ids(plan.retire, "retire", invalid)
     if not isinstance(plan.add, (list, tuple)):
-        raise invalid("must have a list of Derived as its add")
+        raise invalid("must have a list of Derived as its `add`")
     add = [
         _checked_derived(made, f"add[{at}]", invalid)
         for at, made in enumerate(cast("Sequence[object]", plan.add))
@@ -108,20 +108,20 @@ def checked_plan(
     seen = set[str]()
     for item_id in checked.retired_ids:
         if item_id not in item_ids:
-            raise invalid(f"names {item_id!r}, which is no item of it")
+            raise invalid(f"names item {item_id!r}, which is not in the set")
         if item_id in seen:
-            raise invalid(f"names {item_id!r} twice")
+            raise invalid(f"names item {item_id!r} twice")
         seen.add(item_id)
     return checked
 
 
 def _ids(ids: object, where: str, invalid: _Invalid) -> list[str]:
     if not isinstance(ids, (list, tuple)):
-        raise invalid(f"must have a list of ids as its {where}")
+        raise invalid(f"must have a list of ids as its `{where}`")
     listed = cast("Sequence[object]", ids)
     for item_id in listed:
         if not isinstance(item_id, str):
-            raise invalid(f"has a {type(item_id).__name__} among the ids of {where}")
+            raise invalid(f"has a {type(item_id).__name__} among the ids of `{where}`")
     return cast("list[str]", list(listed))
 
 
@@ -130,10 +130,10 @@ def _checked_derived(derived: object, where: str, invalid: _Invalid) -> Derived:
         raise invalid(f"has a {type(derived).__name__} as {where}, not a Derived")
     sources = _ids(derived.sources, f"{where}.sources", invalid)
     if not sources:
-        raise invalid(f"has no sources in {where}; name the items it stands for")
+        raise invalid(f"has no sources in {where}; add the ids of the items that it replaces")
     text = text_of(derived.value) if derived.text is None else derived.text
     if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise invalid(f"has an empty text in {where}; give what stands for the items")
+        raise invalid(f"has an empty text in {where}; write a text that replaces the items")
     return Derived(
         tuple(sources), derived.value, derived.text, derived.metadata, derived.importance
     )
@@ -182,7 +182,7 @@ class Trim:
             checked_number(getattr(self, name), f"Trim's {name}", least=0, most=1000)
         if not isinstance(self.half_life, timedelta) or self.half_life <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"Trim's half_life must be a timedelta above 0: {short_repr(self.half_life)}"
+                f"half_life of Trim must be a timedelta above 0, not {short_repr(self.half_life)}"
             )
 
 
@@ -218,8 +218,7 @@ class Summarize:
             counted(self.limit, "Summarize's limit", most=1000)
             if self.n is not None and self.limit >= self.n:
                 raise InvalidInput(
-                    f"Summarize's limit must be below n: {self.n} items as {self.limit} summaries "
-                    "make no room"
+                    f"limit of Summarize must be below n, but {self.limit} is not below {self.n}"
                 )
         counted(self.max_tokens, "Summarize's max_tokens", least=LEAST_TOKENS, most=MOST_TOKENS)
         choice(self.model, "Summarize's model", "use", "need", "never")
@@ -248,7 +247,7 @@ class Merge:
         """Raise for invalid settings."""
         checked_number(self.threshold, "Merge's threshold", least=0.5, most=1)
         if self.otherwise is not None:
-            what = "Merge's otherwise must be Trim or Summarize"
+            what = "otherwise of Merge must be Trim or Summarize"
             checked_kind(self.otherwise, Trim | Summarize, what)
 
 
@@ -288,13 +287,18 @@ def read(plain: Mapping[str, Value]) -> BuiltIn:
         set[str]() if kind is None else {f.name for f in fields(kind) if f.default is not MISSING}
     )
     if kind is None or not allowed.issuperset(settings):
-        raise InvalidInput(f"this alveus knows no strategy of compaction like {dict(plain)!r}")
+        raise InvalidInput(
+            f"this alveus does not know the strategy of compaction {dict(plain)!r}; upgrade "
+            "alveus, or redefine() the set"
+        )
     arguments: dict[str, object] = dict(settings)
     if isinstance(half_life := settings.get("half_life"), int):
         try:
             arguments["half_life"] = timedelta(microseconds=half_life)
         except OverflowError:
-            raise InvalidInput(f"half_life is too long: {short_repr(half_life)}") from None
+            raise InvalidInput(
+                f"half_life is longer than a timedelta can be: {short_repr(half_life)}"
+            ) from None
     if isinstance(otherwise := settings.get("otherwise"), Mapping):
         arguments["otherwise"] = read(cast("Mapping[str, Value]", otherwise))
     return kind(**arguments)  # pyright: ignore[reportArgumentType]  the classes check themselves
@@ -411,12 +415,13 @@ def restored(
     if plain.get("here"):
         raise StrategyFailed(
             at,
-            "has no name that other processes could import, and was not opened with the set here",
+            "has no name that this process can import; define it at the top of a module, or "
+            "open the set with it",
         )
     imported = _imported(plain)
     plan = getattr(imported, "plan", imported)
     if not callable(plan):
-        raise StrategyFailed(at, "is neither a function nor has it a plan")
+        raise StrategyFailed(at, "is neither a function nor an object with a method plan()")
     return CustomStrategy(at, cast("Planner", plan))
 
 
@@ -432,9 +437,9 @@ def _imported(plain: Mapping[str, Value]) -> object:
     if not isinstance(named, type):
         return named
     if not callable(getattr(named, "plan", None)):  # a stored path must not call other classes
-        raise StrategyFailed(at, "has no plan(items, capacity)")
+        raise StrategyFailed(at, "has no method plan(items, capacity)")
     settings = cast("dict[str, object]", plain.get("settings") or {})
     try:
         return named(**settings)
     except Exception as error:  # the edge to a user's code; the cause is kept
-        raise StrategyFailed(at, f"cannot be made again ({error!r})") from error
+        raise StrategyFailed(at, f"cannot be made without arguments ({error!r})") from error

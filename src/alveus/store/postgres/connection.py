@@ -129,13 +129,11 @@ class ServerLocation(NamedTuple):
         schemas = [value for name, value in given if name == "schema"] or [DEFAULT_SCHEMA]
         if len(schemas) > 1 or not _SCHEMA.fullmatch(schemas[0]):
             raise InvalidInput(
-                f"schema={schemas[-1]!r} cannot be used; name one schema in small letters, digits "
-                "and _, of 63 characters at most"
+                f"schema={schemas[-1]!r} cannot be used; pass one schema in small letters, "
+                "digits and _, of at most 63 characters"
             )
         if schemas[0] in _RESERVED or schemas[0].startswith("pg_"):
-            raise InvalidInput(
-                f"schema={schemas[0]!r} is a name that PostgreSQL keeps for itself; name another"
-            )
+            raise InvalidInput(f"schema={schemas[0]!r} is reserved by PostgreSQL; pass another")
         rest = [(name, value) for name, value in given if name not in {"schema", "client_encoding"}]
         query = urlencode(rest, quote_via=quote)
         conninfo = url.partition("?")[0] + (f"?{query}" if query else "")
@@ -490,7 +488,7 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
     (
         (errors.LockNotAvailable, errors.DeadlockDetected),
         StoreBusy,
-        "another host has been writing for too long; try again, or raise wait_s",
+        "another host has held the write lock for too long; try again, or raise wait_s",
     ),
     (
         (errors.QueryCanceled,),
@@ -501,12 +499,12 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
     (
         (errors.ReadOnlySqlTransaction,),
         StoreReadOnly,
-        "the server takes no writes (it is a replica, or was set so); open it with mode='ro'",
+        "the server is read-only, such as a replica; open it with mode='ro'",
     ),
     (
         (errors.InsufficientPrivilege,),
         AccessDenied,
-        "this user may not do that; have the owner of the tables grant it: alveus grant",
+        "this user lacks the right; have the owner of the tables grant it: alveus grant",
     ),
     (
         (errors.ProgramLimitExceeded,),
@@ -529,12 +527,12 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
     (
         (errors.InvalidCatalogName,),
         Unavailable,
-        "there is no such database; make it first: createdb NAME",
+        "the database does not exist; create it first: createdb NAME",
     ),
     (
         (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement),
         Unavailable,
-        "a pooler gave this to a session that had prepared something else; connect past it",
+        "a pooler mixed up prepared statements of two sessions; connect without the pooler",
     ),
     (
         (errors.TooManyConnections,),

@@ -117,13 +117,13 @@ FLUSH = "SELECT pg_logical_emit_message(TRUE, 'alveus', '')"
 """A statement without effects, whose commit waits until the disk has all earlier commits."""
 
 _UNKNOWN = (
-    "{}: the connection broke during a commit, and the server does not say whether it was made; "
-    "look whether it is there, or use a key"
+    "{}: the connection broke during a commit, which may have been made; check the data, or "
+    "repeat the call with an idempotency key"
 )
 
 _NOT_FLUSHED = (
-    "{}: a commit was made, but the server did not wait for its disk ({}); correct that, and do "
-    "not repeat what was committed"
+    "{}: a commit was made, but the server did not confirm that it is on disk ({}); correct the "
+    "cause, and do not repeat the commit"
 )
 
 
@@ -618,8 +618,8 @@ class PostgresDatabase(SqlDatabase):
         while not self._owners.take(what):
             if time.monotonic() > deadline:
                 raise StoreBusy(
-                    f"{self.location}: another process does this ({what}); wait until that has "
-                    "ended, then try again"
+                    f"{self.location}: another process is doing this ({what}); try again when "
+                    "it has ended"
                 )
             time.sleep(POLL_S)
         try:
@@ -633,8 +633,8 @@ class PostgresDatabase(SqlDatabase):
         """See `SqlDatabase.check_whole`."""
         if not self.is_owner:
             raise AccessDenied(
-                f"{self.location}: only the owner of the tables sees every row; give its user in "
-                "the URL"
+                f"{self.location}: only the owner of the tables sees every row; connect as that "
+                "user"
             )
         found = first(db, "SELECT schema FROM ledger")
         if found != SCHEMA:

@@ -504,7 +504,7 @@ def _numbering(statement: str) -> tuple[str, str]:
     """
     found = _ONE_ROW.search(statement)
     if found is None:
-        raise ValueError(f"it makes no row of which it gives the number: {statement}")
+        raise ValueError(f"the statement must insert one row and return its number: {statement}")
     numbered = r"INSERT INTO \1 (id, \2) OVERRIDING SYSTEM VALUE VALUES (?, \3)"
     return found[1], _ONE_ROW.sub(numbered, statement)
 

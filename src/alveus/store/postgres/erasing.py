@@ -131,8 +131,8 @@ class GuestEraser(Eraser):
         sets = self._db.numbers(sorted({version.set_id for version in self._rows.values()}))
         for (name,) in query(self._db, _SHARED, sets):
             raise AccessDenied(
-                f"knowledge {name!r} is shared with spaces that this user cannot see, where "
-                "something may have come of it; have the owner of the tables forget it"
+                f"knowledge {name!r} is shared with spaces that this user cannot read and that "
+                "may hold data derived from it; have the owner of the tables forget it"
             )
 
 

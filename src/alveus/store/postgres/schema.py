@@ -68,7 +68,8 @@ def prepare(
         if read_only:
             raise NotAStore(
                 server.display_url,
-                f"has no schema {server.schema!r} of alveus; open it writable once",
+                f"has no schema {server.schema!r} of alveus; open it once without mode='ro' to "
+                "create the schema",
             )
         _create(db, server.schema)
         return
@@ -248,5 +249,5 @@ def _quoted(db: Connection, role: str) -> str:
     """
     name = first(db, "SELECT quote_ident(rolname) FROM pg_catalog.pg_roles WHERE rolname = ?", role)
     if name is None:
-        raise InvalidInput(f"the server has no role {role!r}; make it first: CREATE ROLE … LOGIN")
+        raise InvalidInput(f"the server has no role {role!r}; create it first: CREATE ROLE … LOGIN")
     return name

@@ -158,8 +158,9 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
             raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
         if encoding not in {"UTF8", None}:  # a pooler may not say
             raise Unusable(
-                f"{self.location}: the database has the encoding {encoding}, which cannot hold "
-                "every text; make one with: createdb --encoding=UTF8 --template=template0 NAME"
+                f"{self.location}: the encoding {encoding} of the database cannot hold every "
+                "text; create a database with: createdb --encoding=UTF8 --template=template0 "
+                "NAME"
             )
         self._pool.open()
 

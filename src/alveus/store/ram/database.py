@@ -87,9 +87,9 @@ class RamTables(ProcessBound):
             StoreClosed: The store was closed.
         """
         if os.getpid() != self._process:
-            raise ForkedStore("this RamStore was made before a fork; make another one here")
+            raise ForkedStore("this RamStore was made before a fork; make another one in the child")
         if self._closed:
-            raise StoreClosed("this RamStore was closed, and what it held is gone; make another")
+            raise StoreClosed("this RamStore was closed and its data is lost; make another one")
         return self._lock
 
     def _name(self, scope: Scope) -> None:

@@ -175,7 +175,8 @@ def copy_store(
             result, differences = _compared(db, target, progress)
         if differences:
             raise Unusable(
-                f"{target.location} is not the same as {source.location}: "
+                f"{target.location} differs from {source.location}: {'; '.join(differences)}. "
+                "Do not use them during the migration, and migrate into an empty memory"
                 + "; ".join(differences)
                 + ". Use none of the two meanwhile, or migrate into an empty memory"
             )
@@ -193,9 +194,7 @@ def check_source(source: SqlDatabase) -> None:
 def _check_source(source: SqlDatabase, db: Connection) -> None:
     source.check_whole(db)
     if note_text(db, UNFINISHED_NOTE) is not None:
-        raise InvalidInput(
-            f"{source.location} is itself a migration that was not finished; finish it first"
-        )
+        raise InvalidInput(f"{source.location} is an unfinished migration; finish it first")
 
 
 def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished", "finished"]:
@@ -213,10 +212,10 @@ def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished"
         if noted is None and note_text(there, "salt") == salt:
             return "finished"
         if noted is not None or any(table.last_key(there) is not None for table in TABLES):
-            held = "a migration from elsewhere" if noted else "a memory"
+            held = "a migration from another source" if noted else "a memory"
             raise InvalidInput(
-                f"{target.location} holds {held}; nothing was changed: migrate into an empty "
-                "memory, which is made where there is none"
+                f"{target.location} already holds {held}; nothing was changed. Migrate into an "
+                "empty memory, or into a path that does not exist"
             )
         there.execute(_PUT_NOTE, (UNFINISHED_NOTE, salt))
     return "empty"

@@ -106,8 +106,8 @@ def function_table() -> int | None:
         mutex_of = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
         if table and mutex_of(functions(table)[_DB_MUTEX])(connection.sqlite3_pointer()) is None:
             raise Unsupported(
-                "this program set SQLite to a single thread (SQLITE_CONFIG_SINGLETHREAD), and "
-                "alveus uses several; leave that setting out"
+                "this program limits SQLite to one thread (SQLITE_CONFIG_SINGLETHREAD), but "
+                "alveus uses several; remove that setting"
             )
     except (AttributeError, apsw.Error):
         return None
@@ -210,8 +210,8 @@ def vfs() -> str | None:
     """
     if apsw.soft_heap_limit(-1):  # checked each time: a program may set it later
         raise Unsupported(
-            "this program limits the memory of SQLite (sqlite3_soft_heap_limit), under which "
-            "SQLite crashes where several threads use it; leave that setting out"
+            "this program limits SQLite's memory (sqlite3_soft_heap_limit), with which SQLite "
+            "crashes when several threads use it; remove that setting"
         )
     with _loading:
         return VFS if _loaded() is not None else None
@@ -356,8 +356,8 @@ def check(db: apsw.Connection, path: Path) -> None:
         raise StoreDamaged(path, f"its head reserves {reserved} bytes of each page")
     if reserved and not are_possible(db):
         raise Unsupported(
-            f"{path}: its pages have checksums, which this build of apsw does not keep; install "
-            "apsw as a wheel, and let TMPDIR name a folder from which libraries may be loaded"
+            f"{path} has checksums, which this build of apsw does not support; install apsw as "
+            "a wheel, and let TMPDIR be a folder that libraries can be loaded from"
         )
 
 

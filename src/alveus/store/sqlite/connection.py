@@ -60,8 +60,8 @@ _FULL = {
     errno.ENOSPC: "the disk is full; free some room and try again",
     errno.EDQUOT: "the quota of this user is used up; free some room and try again",
     errno.EFBIG: (
-        "a file has reached the size that this process may write; allow it more: ulimit -f, "
-        "LimitFSIZE= of a service"
+        "a file has reached the largest size that this process may write; raise the limit: "
+        "ulimit -f, LimitFSIZE= of a service"
     ),
 }
 """System errors that prevent writing more, with advice."""
@@ -105,7 +105,7 @@ _FILES = (
 """The suffixes of a store's files, and of the files beside it."""
 
 _CUT_SHORT = (
-    "a restore, repair or upgrade was cut short; open the store once without mode='ro', which "
+    "a restore, repair or upgrade was interrupted; open the store once without mode='ro', which "
     "undoes it"
 )
 
@@ -199,8 +199,8 @@ def as_alveus_error(
     location = subject.location
     if _lacks_files(error):
         return Unavailable(
-            f"{location}: this process has too many files open ({error}); close some, or allow it "
-            f"more than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}: ulimit -n, "
+            f"{location}: this process has too many files open ({error}); close some, or raise "
+            f"the limit of {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}: ulimit -n, "
             "LimitNOFILE= of a service"
         )
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_ROLLBACK:
@@ -212,15 +212,15 @@ def as_alveus_error(
         os.fsdecode(error.filename or location)
     ).startswith(os.path.realpath(location)):
         return StoreReadOnly(
-            f"{error.filename}: {error.strerror}; let this process write there, or choose another "
-            "path"
+            f"{error.filename}: {error.strerror}; give this process the right to write there, "
+            "or pass another path"
         )
     if isinstance(error, _REFUSED):
         return StoreReadOnly(f"{location}: {_access(subject)} ({error})")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return InvalidInput(
-            f"{short_repr(error.filename or location)} is longer than a path may be; "
-            "choose a shorter one"
+            f"{short_repr(error.filename or location)} is longer than a path may be; pass a "
+            "shorter path"
         )
     kinds: list[tuple[type[Exception], type[AlveusError], str]] = [
         (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
@@ -258,16 +258,19 @@ def _access(subject: CallSubject) -> str:
     """Return advice for a store whose files may not be opened as the call needs."""
     if os.access(subject.location, os.F_OK) and not os.access(subject.location, os.R_OK):
         rights = "read it" if subject.read_only else "read and write it, and write its folder"
-        return f"its file may not be read; let this process {rights}"
+        return f"its file cannot be read; give this process the right to {rights}"
     if subject.read_only:
         return (
-            "its files cannot be read without writing beside them; let this process write its "
-            "folder, or read a copy that nobody has open"
+            "its files cannot be read without writing beside them; let this process write to "
+            "its folder, or read a copy that is not open elsewhere"
         )
     names = [f"{subject.location}{suffix}" for suffix in _FILES]
     closed = [name for name in names if os.access(name, os.F_OK) and not os.access(name, os.W_OK)]
     path = closed[0] if closed else "its folder"
-    return f"its files cannot be written; let this process write {path}, or open it with mode='ro'"
+    return (
+        f"its files cannot be written; give this process the right to write {path}, or open it "
+        "with mode='ro'"
+    )
 
 
 def _hindrance(error: Exception, subject: CallSubject) -> int | None:

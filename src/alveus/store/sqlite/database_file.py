@@ -204,16 +204,16 @@ class SqliteFile(SqlDatabase):
         refuse_unsupported(path)
         locks.refuse_other_log(folder_of(path), path)
         if path.exists() and not path.is_file():
-            raise NotAStore(path, "is not a file; choose another path")
+            raise NotAStore(path, "is not a file; pass another path")
         immutable = False
         if read_only:
             if not path.exists():
-                raise NotFound(f"{path}: there is no store here; open it writable once to make it")
+                raise NotFound(f"there is no store {path}; open it without mode='ro' to create it")
             # A log made beside a file that only other users may write would block those users.
             may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
             immutable = contents_at_rest(path) is not None and (still or not may_write)
         elif not path.parent.is_dir():
-            raise NotFound(f"{path.parent}: there is no such folder; make it first")
+            raise NotFound(f"there is no folder {path.parent}; create it first")
         elif path.exists() and path.stat().st_size:
             _refuse_other(path)  # before any file is made beside a file that is no store
         else:
@@ -377,7 +377,7 @@ class SqliteFile(SqlDatabase):
         elif state != "forked":
             db.close()
         if db.at_rest is not None and db.at_rest != contents(self._path):
-            raise StoreBusy(f"{self._path} was written to while it was read; try again")
+            raise StoreBusy(f"{self._path} changed while it was read; try again")
 
     def is_at_path(self) -> bool:
         """Return whether the file is open, and the file and its log are still at their paths."""
@@ -397,8 +397,9 @@ class SqliteFile(SqlDatabase):
             )
         if identity(self._log_location) != connections.log_identity:
             raise Unusable(
-                f"{self._log_location}, the write-ahead log, was deleted or replaced while it was "
-                "open, and what it held may be lost; close this memory everywhere and open it again"
+                f"{self._log_location}, the write-ahead log, was deleted or replaced while it "
+                "was open, and its data may be lost; close this memory in all processes and "
+                "open it again"
             )
 
     @property
@@ -771,7 +772,7 @@ def _refuse_other(path: Path) -> None:
 
 def _not_empty(path: Path, *, number: int) -> int:
     if not number:
-        raise NotAStore(path, "is empty; open it writable once to make it a store")
+        raise NotAStore(path, "is empty; open it once without mode='ro' to make it a store")
     return number
 
 

@@ -170,14 +170,11 @@ def refuse_unsupported(path: Path) -> None:
     kind = file_system(path)
     if kind in _NETWORK:
         raise Unsupported(
-            f"{path} lies on {kind}, a network file system, whose locks cannot be trusted; "
-            "put the store on a local disk"
+            f"{path} is on {kind}, a network file system without reliable locks; put the store "
+            "on a local disk"
         )
     if kind in _NO_FILES:
-        raise Unsupported(
-            f"{path} lies on {kind}, which shows the kernel and keeps no files; "
-            "put the store on a disk"
-        )
+        raise Unsupported(f"{path} is on {kind}, which stores no files; put the store on a disk")
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
@@ -242,7 +239,10 @@ class WriteLock:
     def _take_all(self) -> None:
         began = time.monotonic()
         if not self._mutex.acquire(timeout=self._wait_s):
-            raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
+            raise StoreBusy(
+                f"another thread has been writing for {self._wait_s:g} s; try again, or raise "
+                "wait_s"
+            )
         if self._closed:  # while this thread waited: the descriptors may be of other files
             raise StoreClosed(_CLOSED)
         try:
@@ -396,8 +396,8 @@ def private_folder(path: Path, database: Path) -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise StoreReadOnly(
-            f"{path} cannot be made ({error.strerror}); a store needs a folder it can write to, "
-            "or mode='ro'"
+            f"{path} cannot be created ({error.strerror}); give this process the right to write "
+            "to the folder, or open it with mode='ro'"
         ) from error
     give_to_owner(path, database)
     return path
@@ -451,9 +451,8 @@ def refuse_other_log(folder: Path, path: Path) -> None:
         return
     problem = "is gone" if found is None else "was replaced by another file"
     raise Unusable(
-        f"{path} {problem}, but {path}-wal still holds what was written last to the file before "
-        f"it. Move that file back; or, if what was written last may be lost, delete {path}-wal "
-        f"and {path}-shm"
+        f"{path} {problem}, but {path}-wal still holds the last writes of the file before it. "
+        f"Move that file back; or, to lose those writes, delete {path}-wal and {path}-shm"
     )
 
 

@@ -278,7 +278,7 @@ def size_of(path: Path) -> int:
 def backup(db: SqliteConnection, target: Path) -> None:
     """Copy the current store, without erased data, to *target*, atomically."""
     if not target.parent.is_dir():
-        raise NotFound(f"{target.parent}: there is no such folder; make it first")
+        raise NotFound(f"there is no folder {target.parent}; create it first")
     with part_of(target) as part:
         copy = SqliteConnection(str(part), vfs=checksums.vfs())
         try:
@@ -332,13 +332,13 @@ def opened_backup(source: Path) -> Generator[SqliteConnection]:
         StoreDamaged: The backup cannot be read, now or in the block.
     """
     if not source.exists():
-        raise NotFound(f"{source}: there is no backup here")
+        raise NotFound(f"there is no backup {source}; pass the path of an existing file")
     if not source.is_file():
-        raise NotAStore(source, "is not a file; choose another path")
+        raise NotAStore(source, "is not a file; pass another path")
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
         if not schema.check(copy, source):
-            raise NotAStore(source, "is empty; choose another backup")
+            raise NotAStore(source, "is empty; pass another backup")
         yield copy
     except apsw.Error as error:
         problem = as_alveus_error(error, CallSubject(str(source)))
@@ -353,8 +353,8 @@ def refuse_closed(folder: Path) -> None:
     """Raise `StoreReadOnly` if this user may not delete files from *folder*."""
     if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise StoreReadOnly(
-            f"{folder} cannot be read and written by this user, and files in it have to go; let "
-            "it do both, or have the owner of that folder do this"
+            f"{folder} holds files to delete, but this user cannot read and write it; grant "
+            "that right, or run this as the owner of the folder"
         )
 
 

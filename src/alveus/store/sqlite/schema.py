@@ -43,12 +43,12 @@ def check(connection: apsw.Connection, path: Path) -> int:
         empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
     except apsw.NotADBError as error:
         if checksums.is_ours(connection, APPLICATION_ID):
-            raise StoreDamaged(path, f"its head cannot be read ({error})") from error
+            raise StoreDamaged(path, f"its header cannot be read ({error})") from error
         raise
     if empty and found == 0:
         return 0
     if connection.pragma("application_id") != APPLICATION_ID:
-        raise NotAStore(path, "is an SQLite file, but not an alveus store; choose another path")
+        raise NotAStore(path, "is an SQLite file, but not an alveus store; pass another path")
     if not isinstance(found, int) or found > SCHEMA:
         raise StoreTooNew(path, found=int(found or 0), known=SCHEMA)
     checksums.check(connection, path)

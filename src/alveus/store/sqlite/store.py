@@ -142,7 +142,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         def repaired(db: SqliteConnection) -> list[str]:
             damage = checking.damage(db)
             if damage is not None:
-                raise StoreDamaged(self._path, f"{damage}, which nothing here can mend")
+                raise StoreDamaged(self._path, f"{damage}, which repair cannot correct")
             maintenance.drop_side_files(self.folder / "index")
             done: list[str] = []
             with db:

@@ -83,15 +83,15 @@ class FlinkRunner:
         )
         if retain is not None and retain.count is not None:
             raise InvalidInput(
-                "retain=Retain(count=…) could prune what a restored job asks for again; on Flink "
-                "name an age"
+                "retain=Retain(count=…) could prune inputs that a restored job needs; on Flink "
+                "pass an age: Retain(age=…)"
             )
         if not isinstance(hot_for, timedelta) or hot_for < timedelta(seconds=1):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"hot_for must be a timedelta of 1 s or more, not {hot_for!r}")
         if store_url == ":memory:" or not isinstance(store_url, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
-                f"store_url must be postgresql://…, or a path on a machine that runs the whole "
-                f"job, not {short_repr(store_url)}"
+                "store_url must be postgresql://…, or a path if one machine runs the whole job, "
+                f"not {short_repr(store_url)}"
             )
         self._files, self._folders = files_of(agent), folders_of(agent)
         self._job = FlinkJob(
@@ -238,7 +238,7 @@ class FlinkRunner:
             NotFound: *source* does not exist.
         """
         if "://" not in source and not Path(source).exists():
-            raise NotFound(f"{source}: there is no such file or folder of inputs")
+            raise NotFound(f"there is no file or folder of inputs {source}")
         env, job = self.environment(jobmanager=jobmanager, resume=resume), _flink()
         with job.java_errors():
             outputs = self.build(job.lines(env, source, watch=watch))
@@ -266,8 +266,8 @@ def _flink():  # noqa: ANN202 - a module has no type with a name
         from alveus.runs.runner.flink import job
     except ModuleNotFoundError as error:
         raise Unsupported(
-            "Apache Flink is not installed here; pip install 'alveus[flink]', in an environment "
-            "of its own with Python 3.11 or 3.12, and Java 17"
+            "Apache Flink is not installed; use a separate environment with Python 3.11 or 3.12 "
+            "and Java 17, and run: pip install 'alveus[flink]'"
         ) from error
     return job
 
@@ -288,9 +288,8 @@ def reference_to(agent: Agent | type[Agent]) -> str:
                 if value is wanted:
                     return f"{_imported_as(module_name)}:{name}"
     raise InvalidInput(
-        f"workers of Flink import the agent by its name in a module, and {short_repr(agent)} has "
-        "none: put it into a variable of a module, SHOP = Agent(…) or class Shop(Agent), not into "
-        "a function"
+        f"agent {short_repr(agent)} has no name that Flink's workers can import; assign it to a "
+        "variable at the top of a module, as in SHOP = Agent(…) or class Shop(Agent)"
     )
 
 

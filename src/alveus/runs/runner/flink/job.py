@@ -163,7 +163,7 @@ def environment(settings: FlinkSettings, files: Sequence[str]) -> StreamExecutio
     """
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise Unsupported(
-            "Apache Flink needs Java 17, and there is none on PATH; on Debian and Ubuntu: apt "
+            "Apache Flink needs Java 17, but no java is on PATH; on Debian and Ubuntu run: apt "
             "install openjdk-17-jre-headless"
         )
     if settings.cluster is not None:
@@ -190,8 +190,8 @@ def _check_cluster(host: str, port: int) -> None:
         socket.create_connection((host, port), timeout=ANSWER_S).close()
     except OSError as error:
         raise Unavailable(
-            f"{host}:{port}: no job manager of Flink answers there ({error}); --jobmanager names "
-            "its REST server, whose port is 8081 by default"
+            f"no job manager of Flink answers at {host}:{port} ({error}); pass the address of "
+            "its REST server, port 8081 by default, with --jobmanager"
         ) from error
 
 

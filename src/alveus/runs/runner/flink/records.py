@@ -61,8 +61,8 @@ def key_text(key: object) -> str:
     if isinstance(key, bool | int | float):
         return f"{type(key).__name__}:{key!r}"
     raise InvalidInput(
-        f"a key is a str, an int, a bool, a float or bytes, not {short_repr(key)}; give key= a "
-        "function that makes one of them from a record"
+        f"a key must be a str, an int, a bool, a float or bytes, not {short_repr(key)}; pass "
+        "key=, a function that returns one of them for a record"
     )
 
 
@@ -108,8 +108,8 @@ def input_from(
         label = str(label)
     if not isinstance(label, str):
         raise InvalidInput(
-            f"an input needs an id, by which it is recognised when Flink sends it again, not "
-            f"{short_repr(label)}: a field of the event, or its partition and offset"
+            f"the id of an input must be a non-empty str, not {short_repr(label)}; use a field "
+            "of the event, or its partition and offset"
         )
     return FlinkInput(name, checked_name(label, "an event id"), _content(plain, content))
 
@@ -124,7 +124,7 @@ def _content(record: object, content: object) -> str:
     if isinstance(named, str) and isinstance(content, dict):
         return wire.encode([named, checked(cast("object", content))])
     raise InvalidInput(
-        f"an input with an event names its class, and has a dict of its fields as value, not "
+        "an input with an event needs the name of its class and a dict of its fields, not "
         f"{short_repr(named)} and {short_repr(content)}"
     )
 
@@ -134,7 +134,7 @@ def _parsed(text: str) -> object:
         return wire.parse(text)
     except ValueError as error:
         raise InvalidInput(
-            f"an input is a line of JSON, {{'key': …, 'value': …, 'id': …}}: {error}"
+            f"an input must be a line of JSON, {{'key': …, 'value': …, 'id': …}} ({error})"
         ) from error
 
 
@@ -149,8 +149,8 @@ def _part(record: object, name: str, position: int) -> object:
             return parts[position]
     shown = short_repr(cast("object", record))
     raise InvalidInput(
-        f"an input has no {name!r}: {shown}; records are (key, value, id), or name "
-        f"the function: {'event_id' if name == 'id' else name}=lambda record: …"
+        f"an input has no {name!r}: {shown}; records must be (key, value, id), or pass a "
+        f"function: {'event_id' if name == 'id' else name}=lambda record: …"
     )
 
 

@@ -74,15 +74,14 @@ class FlinkSettings:
         for name, value in (self.overrides or {}).items():
             if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
                 raise InvalidInput(
-                    f"settings of Flink are texts by name, not {short_repr(name)}: "
+                    f"a setting of Flink must be a text with a name, not {short_repr(name)}: "
                     f"{short_repr(value)}"
                 )
         thread = (self.overrides or {}).get(EXECUTION_MODE, "thread") == "thread"
         if self.mode == "concurrent" and not thread:
             raise InvalidInput(
-                f"the concurrent operator needs {EXECUTION_MODE}: thread. Flink's process mode "
-                "loses timers that are set while a checkpoint is taken, and after a restart keys "
-                "would wait for ever; use mode='synchronous' there"
+                f"the concurrent operator needs {EXECUTION_MODE}: thread, because Flink's "
+                "process mode can lose timers. For process mode, pass mode='synchronous'"
             )
 
     @property
@@ -111,8 +110,8 @@ class FlinkSettings:
         if checkpoint == "latest":
             if self.local_checkpoints is None:
                 raise InvalidInput(
-                    "the latest checkpoint is found in a folder of this machine only; name it: "
-                    "resume='s3://…/chk-17'"
+                    "the latest checkpoint can be found only in a folder of this machine; pass "
+                    "its path: resume='s3://…/chk-17'"
                 )
             checkpoint = latest(self.local_checkpoints)
         if checkpoint is None:
@@ -134,7 +133,7 @@ class FlinkSettings:
         host, _, port = jobmanager.rpartition(":")
         if not host or not port.isdigit():
             raise InvalidInput(
-                f"a cluster is named by host:port of its job manager, not {short_repr(jobmanager)}"
+                f"jobmanager must be host:port of the job manager, not {short_repr(jobmanager)}"
             )
         return replace(self, cluster=(host, int(port)))
 

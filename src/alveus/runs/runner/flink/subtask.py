@@ -99,13 +99,14 @@ class FlinkJob:
             found: Any = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             raise NotFound(
-                f"a worker of Flink has no module {error.name!r}, where agent {self.agent} is to "
-                "be; add it to the job (add_python_file) or install it where the workers run"
+                f"a worker of Flink has no module {error.name!r}, from which it imports agent "
+                f"{self.agent}; add the module to the job (add_python_file), or install it on "
+                "the workers"
             ) from error
         for part in name.split("."):
             found = getattr(found, part, None)
         if not (isinstance(found, Agent) or (isinstance(found, type) and issubclass(found, Agent))):
-            raise InvalidInput(f"{self.agent} is no agent")
+            raise InvalidInput(f"{self.agent} is not an agent")
         return found
 
 
