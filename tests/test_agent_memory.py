@@ -47,9 +47,7 @@ def test_an_agent_memory_is_a_memory() -> None:
 
 def test_the_log_of_an_agent_memory_is_a_log() -> None:
     """Or the agent would fail at its first message."""
-    with pytest.raises(
-        InvalidInput, match="the log of an agent must be a GptsMemory, not 5"
-    ):
+    with pytest.raises(InvalidInput, match="the log of an agent must be a GptsMemory, not 5"):
         AgentMemory(gpts_memory=5)  # pyright: ignore[reportArgumentType] - what is refused
 
 

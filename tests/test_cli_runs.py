@@ -353,7 +353,7 @@ def parked(shell, tmp_path):
     """A memory where run 2 is parked, and run 3 waits behind it."""
     file = write(tmp_path, *inputs(("ada", 1), ("bob", "fail"), ("bob", 2)))
     said = shell("run", f"{AGENT}Counter", "-i", file, *WORDS, code=1).stderr
-    assert "2 inputs failed" in said
+    assert "a failed run: 2;" in said
     assert "line 2: run 2 of key 'bob' is parked" in said
     return shell
 

@@ -161,6 +161,6 @@ def test_a_file_makes_nothing_but_strategies(tmp_path):
     """A set names its strategy; a name that leads to a class of another kind is not called."""
     made = tmp_path / "made"
     planted = {"name": CUSTOM, "at": "subprocess:Popen", "settings": {"args": ["touch", str(made)]}}
-    with pytest.raises(StrategyFailed, match="has no plan"):
+    with pytest.raises(StrategyFailed, match="has no method plan"):
         restored(planted, {})
     assert not made.exists()

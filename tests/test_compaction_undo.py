@@ -154,13 +154,13 @@ def test_another_strategy_is_a_conflict(ram: Memory) -> None:
 def test_knowledge_is_not_managed(ram: Memory) -> None:
     """G-13: knowledge takes no capacity, compaction or retention, and says why."""
     for refused in ({"capacity": 9}, {"compaction": Trim()}, {"retention": "purge"}):
-        with pytest.raises(InvalidInput, match="only by explicit calls"):
+        with pytest.raises(InvalidInput, match="since only explicit calls"):
             ram.knowledge.set("k", **loose(refused))
     rules = ram.knowledge.set("k")
     rules.add("one")
-    with pytest.raises(InvalidInput, match="only by explicit calls"):
+    with pytest.raises(InvalidInput, match="since only explicit calls"):
         rules.redefine(capacity=3)
-    with pytest.raises(InvalidInput, match="only by explicit calls"):
+    with pytest.raises(InvalidInput, match="since only explicit calls"):
         rules.compact(Trim(n=1))
 
 
@@ -281,7 +281,7 @@ def test_each_compaction_of_a_commit_is_purged(memory: Memory) -> None:
     ada.set("n").add("later")
     memory.sweep()
     for found in done:
-        with pytest.raises(CompactionChanged, match="was purged"):
+        with pytest.raises(CompactionChanged, match="were purged"):
             ada.set("n").undo(found.id)
 
 

@@ -210,7 +210,7 @@ def test_too_deep_or_too_long_is_refused():
         Filter.parse({"not": deep})
     itself = {}
     itself["any"] = [itself]
-    with pytest.raises(InvalidFilter, match="in itself"):
+    with pytest.raises(InvalidFilter, match="contains itself"):
         Filter.parse(itself)
     long = [{"a": number} for number in range(MAX_CONDITIONS)]
     assert Filter.parse({"any": long})

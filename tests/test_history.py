@@ -440,7 +440,7 @@ def test_a_history_goes_only_where_it_is_the_past(tmp_path):
     with lived(":memory:", clock) as memory, opened(":memory:", clock) as other:
         found = list(history_lines(memory))
         other.key("zoe").add("later")
-        with pytest.raises(Conflict, match=r"written to after commit 1 of history\.jsonl"):
+        with pytest.raises(Conflict, match=r"changed after commit 1 of history\.jsonl"):
             brought(other, found)
         assert other.store.commit_at(LAST) == 1
 

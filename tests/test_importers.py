@@ -328,7 +328,7 @@ def test_the_branch_that_a_chat_shows_is_imported(memory):
 @pytest.mark.parametrize(
     ("chat", "problem"),
     [
-        (exported(id=None), 'has an "id"'),
+        (exported(id=None), 'needs an "id"'),
         (exported(current_node="gone"), "no message 'gone'"),
         (exported(current_node=None), "its 2 branches"),
         (exported(mapping={"n-7": {"parent": "n-7"}}), "form a circle"),
@@ -862,7 +862,9 @@ def test_a_format_that_cannot_be_told_is_not_guessed():
     assert all(name in str(raised.value) for name in LAYOUTS)
     assert "alveus import --help shows" in str(raised.value)
     both = remembered(1, role="user", content="x")
-    with pytest.raises(InvalidInput, match=r"this fits 2 formats; name a --format \(chat, mem0\)"):
+    with pytest.raises(
+        InvalidInput, match=r"fields fit 2 formats; pass one as --format \(chat, mem0\)"
+    ):
         layout_of(document([both]))
 
 
@@ -880,7 +882,7 @@ def test_a_record_without_its_key_is_named(memory):
     bring(memory, file, Target("rest", key_from="user_id"))
     assert list(items(memory, "rest")) == ["m-2"]
     for path in ("metadata", "user_id.0"):
-        with pytest.raises(InvalidInput, match=r"names no key|there is no"):
+        with pytest.raises(InvalidInput, match=r"has no key|is missing"):
             bring(memory, file, Target(key_from=path))
     with pytest.raises(InvalidInput, match="not a text"):
         bring(memory, file, Target("ada", text_from="metadata"))
@@ -937,9 +939,9 @@ def test_a_record_that_cannot_be_used_is_named(layout, record, problem):
         (b'[{"a": 1}\n {"b": 2}]', r"^f:2:2: ',' should be here, not '{'"),
         (b'[{"a": 1},\n', r"^f:2:1: the file is not JSON"),
         (b'[{"a": 1}', r"^f:1:10: ',' should be here, but the file ends"),
-        (b'[{"a": 1}, 7]', r"^f:1: record 2 is no object: 7"),
-        (b'{"results": [7]\n}', r"^f:1: record 1 is no object: 7"),
-        (b'[{"results": [7]}]', r"^f:1: record 1 is no object: 7"),
+        (b'[{"a": 1}, 7]', r"^f:1: record 2 is not an object: 7"),
+        (b'{"results": [7]\n}', r"^f:1: record 1 is not an object: 7"),
+        (b'[{"results": [7]}]', r"^f:1: record 1 is not an object: 7"),
         (b"7", r"^f:1:1: the file must be a list or an object"),
         (b"{7: 1}", r"^f:1:3: the name of a field must be a text, not 7"),
         (b'[{"a": "\xff"}]', r"^f:1: the file is not UTF-8"),
@@ -974,7 +976,7 @@ def test_a_field_that_is_there_twice_is_named_in_an_export_too():
 def test_a_pipe_is_named(tmp_path):
     """A file is read twice; what can be read once is piped in, and kept meanwhile."""
     os.mkfifo(tmp_path / "pipe")
-    for place, problem in ((tmp_path / "pipe", "read twice"), (tmp_path, "is a folder")):
+    for place, problem in ((tmp_path / "pipe", "a regular file"), (tmp_path, "is a folder")):
         with pytest.raises(InvalidInput, match=problem):
             survey_file(place)
 

@@ -448,7 +448,7 @@ async def test_models_and_their_stand_ins(memory):
     assert texts(await short.reflect([sharp]))[0] == sharp.raw_observation
     with pytest.raises(InvalidInput, match="LLM client is required"):
         await LLMImportanceScorer().score_importance(frag("a"))
-    with pytest.raises(InvalidInput, match=r"needs \{text\}"):
+    with pytest.raises(InvalidInput, match=r"not contain \{text\}"):
         LLMImportanceScorer("rate it")
 
 
@@ -719,7 +719,7 @@ async def test_the_log_is_kept_and_shown(memory):
 async def test_the_log_refuses_what_it_would_keep_elsewhere(memory):
     """A message of another conversation would be found there alone; no state is a typing error."""
     log = GptsMemory(memory=memory)
-    with pytest.raises(InvalidInput, match="of conversation 'b', not 'a'"):
+    with pytest.raises(InvalidInput, match="to conversation 'b', not 'a'"):
         await log.append_message("a", gpts("b", "x"))
     with pytest.raises(InvalidInput, match="GptsMessages, not None"):
         await log.append_message("a", None)  # pyright: ignore[reportArgumentType] - wrong on purpose
@@ -821,7 +821,7 @@ async def test_bad_calls_are_refused(memory):
     with pytest.raises(EmbedderFailed, match="one vector of finite numbers for each"):
         short.vectors(["a", "b"])
     words_only = EnhancedShortTermMemory(memory=memory.key("ada"))
-    with pytest.raises(InvalidInput, match="has no vectors"):
+    with pytest.raises(InvalidInput, match="makes no vectors"):
         await words_only.write(frag("a"))
 
 

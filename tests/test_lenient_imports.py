@@ -29,7 +29,7 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
     "items of one id": (
         "items",
         [{"id": "a", "text": "Tea."}, {"id": "a", "text": "x"}],
-        "2: 'a' was there before",
+        "2: 'a' is also on",
     ),
     "chat": ("chat", [{"role": "user", "content": "Tea."}, {"role": "user"}], "2: a message needs"),
     "a conversation": (

@@ -821,7 +821,7 @@ def test_a_script_says_its_answers_in_order():
     assert [asked.messages[0]["content"] for asked in chat.requests] == [WORDS, "again"]
     assert (chat.requests[0].temperature, chat.requests[0].stop) == (0, ("x",))
     assert chat.usage == Usage(2, 7, 3)
-    with pytest.raises(ScriptEnded, match="all of its 2 answers"):
+    with pytest.raises(ScriptEnded, match="no answer left after 2"):
         chat.complete(SAID)
     assert len(chat.requests) == 3
     assert isinstance(chat, ChatModel)

@@ -772,7 +772,7 @@ def test_a_call_that_was_begun_is_answered_when_a_signal_comes(memory, monkeypat
         (("--http", "--host", "0.0.0.0"), "alveus token new"),  # noqa: S104 - it is refused
         (("--tokens", "none.json"), "--tokens needs --http"),
         (("--http", "--tokens", "none.json"), "no file of tokens"),
-        (("--http", "--port", "1", "--host", "nowhere.invalid"), "no tokens"),
+        (("--http", "--port", "1", "--host", "nowhere.invalid"), "needs tokens"),
         (("--read-only",), "there is no memory"),
         (("--embedder", "nonsense"), "nonsense"),
     ],

@@ -266,7 +266,7 @@ def test_the_command(tmp_path, source):
     assert answer["rows"].keys() == answer["checksums"].keys() == {table.name for table in TABLES}
     run = CliRunner().invoke(alveus, ["migrate", str(source), url, "--space", "other"])
     assert run.exit_code == 2
-    assert "all its spaces" in run.output
+    assert "copies all spaces" in run.output
 
 
 def test_a_difference_is_named(tmp_path, source):

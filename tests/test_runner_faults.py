@@ -190,7 +190,7 @@ def test_runs_refuse_what_names_no_run(memory):
         with pytest.raises(InvalidInput, match="limit must be"):
             runner.runs.list(limit="3")  # pyright: ignore[reportArgumentType] - wrong on purpose
         for run in ("1", None, 1.0, True):
-            with pytest.raises(InvalidInput, match="by its id"):
+            with pytest.raises(InvalidInput, match="its id"):
                 runner.runs.retry(run)  # pyright: ignore[reportArgumentType] - wrong on purpose
         for run in (0, -1, 999, 10**30):
             assert runner.runs.get(run) is None

@@ -167,10 +167,10 @@ except errors.Unsupported as error:
     ("setting", "said"),
     [
         ("apsw.config(apsw.SQLITE_CONFIG_MULTITHREAD)", "works"),
-        ("apsw.config(apsw.SQLITE_CONFIG_SINGLETHREAD)", "single thread"),
+        ("apsw.config(apsw.SQLITE_CONFIG_SINGLETHREAD)", "one thread"),
         ("apsw.config(apsw.SQLITE_CONFIG_MMAP_SIZE, 1 << 28, 1 << 30)", "works"),
         ("apsw.config(apsw.SQLITE_CONFIG_URI, 1)", "works"),
-        ("apsw.soft_heap_limit(200_000)", "limits the memory"),
+        ("apsw.soft_heap_limit(200_000)", "limits SQLite's memory"),
         ("apsw.config(apsw.SQLITE_CONFIG_LOG, lambda code, message: None)", "works"),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_limit_of_memory_that_the_program_sets_later_is_refused(tmp_path):
         memory.key("ada").add("tea")
     apsw.soft_heap_limit(200_000)
     try:
-        with pytest.raises(Unsupported, match="limits the memory"):
+        with pytest.raises(Unsupported, match="limits SQLite's memory"):
             Memory.open(tmp_path / "app.db", embedder="words")
     finally:
         apsw.soft_heap_limit(0)

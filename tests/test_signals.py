@@ -431,7 +431,7 @@ def test_weights_that_make_no_sense_are_refused(weights):
 def test_unknown_weights_are_refused():
     """A misspelt weight would silently weigh nothing."""
     with pytest.raises(
-        InvalidInput, match=r"unknown signals \['wordz'\]; there are words, meaning"
+        InvalidInput, match=r"no signals \['wordz'\]; the signals are words, meaning"
     ):
         Signals.from_json({"wordz": 1})
 

@@ -177,7 +177,7 @@ BAD: dict[str, tuple[object, type[Exception], str]] = {
     "nobody": (("a", "nobody"), NotFound, "'nobody', which is not an item of set 'n'"),
     "of another key": (("his",), NotFound, "'his', which is not an item of"),
     "itself": (("made",), InvalidInput, "names itself"),
-    "in two sets": (("twice",), InvalidInput, "which the sets 'x', 'y' have"),
+    "in two sets": (("twice",), InvalidInput, "but the sets 'x', 'y' all have"),
     "a text": ("a", InvalidInput, "must be a tuple of ids"),
     "no id": ((7,), InvalidInput, "the id of a source"),
     "none": (None, InvalidInput, "must be a tuple of ids"),

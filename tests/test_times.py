@@ -147,7 +147,7 @@ def test_what_was_pruned_is_not_told_in_part(memory: Memory, ada: KeyMemory, clo
     assert memory.prune_history(before=START + timedelta(days=3)) == 1
     assert memory.prune_history(before=START + timedelta(days=3)) == 0
     assert [ada.short_term.at(n).get("n") for n in (2, 3)] == [1, 2]
-    with pytest.raises(HistoryPruned, match="complete from commit 2 on") as caught:
+    with pytest.raises(HistoryPruned, match="begins at commit 2") as caught:
         ada.short_term.at(1)
     assert (caught.value.commit, caught.value.floor) == (1, 2)
     with pytest.raises(HistoryPruned):

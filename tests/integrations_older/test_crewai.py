@@ -181,7 +181,7 @@ def test_a_vector_of_another_embedder_is_refused(storage):
         storage.search(vector[::-1])
     with (
         Memory.open(":memory:", embedder="words") as memory,
-        pytest.raises(InvalidInput, match="has no vectors"),
+        pytest.raises(InvalidInput, match="makes no vectors"),
     ):
         AlveusStorage(memory, key="crew").embedder(["a"])
 
