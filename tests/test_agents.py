@@ -242,7 +242,7 @@ def test_what_is_no_agent():
         (Agent("agent", actions=[outside, outside]), "two actions with the name 'outside'"),
         (Agent("agent", actions=[lambda event, ctx: None]), "not marked"),
         (Agent("agent", actions=[action(Other, Same)(plain)]), "two classes of events"),
-        (marked(few), r"must take \(event, ctx\)"),
+        (marked(few), r"must have the parameters \(event, ctx\)"),
         (marked(steps), "must not yield"),
         (Agent("agent", actions=[outside], on_error=cast("Any", "ignore")), "on_error must be"),
         (Agent("agent", actions=[outside], on_failed=cast("Any", "stop")), "on_failed must be"),
@@ -319,7 +319,9 @@ def test_a_condition_takes_the_event(when):
     @action(InputEvent, when=when)
     def work(event, ctx): ...
 
-    with pytest.raises(InvalidInput, match=r"the when= of action 'work' .* must take \(event\)"):
+    with pytest.raises(
+        InvalidInput, match=r"the when= of action 'work' .* must have the parameters \(event\)"
+    ):
         DispatchTable.of(Agent("agent", actions=[work]))
 
 

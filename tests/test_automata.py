@@ -388,7 +388,7 @@ def test_a_window_that_shows_no_messages_is_told_so(shown):
         ({"tool_chars": 0}, "tool_chars"),
         ({"key": "ada"}, "Memory.key"),
         ({"name": ""}, "an agent's name"),
-        ({"tools": 3}, "tools are"),
+        ({"tools": 3}, "tools must be"),
         ({"tools": [lambda: 1]}, "has no name"),
         ({"tools": [len, len]}, "two tools"),
         ({"tools": {"x": None}}, "plain function"),

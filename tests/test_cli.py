@@ -548,7 +548,10 @@ def test_texts_are_imported(shell):
     shell(*words, stdin='{"text": "milk", "key": "ada"}\n{"text": "wine", "key": "bob"}\n')
     assert [i["value"] for i in shell.json("list", "-k", "ada")] == ["tea", "milk"]
     assert [i["value"] for i in shell.json("list", "-k", "bob")] == ["wine"]
-    assert "no 'key'" in shell(*words, stdin='{"text": "rum"}\n', code=1).stderr
+    assert (
+        "the field 'key' for the key is missing"
+        in shell(*words, stdin='{"text": "rum"}\n', code=1).stderr
+    )
     shell(*words, "-k", "ada", "--knowledge", "default", stdin='{"text": "rum"}\n', code=2)
     error = shell(*words, "-k", "ada", stdin='{"body": "rum"}\n', code=1).stderr
     assert "alveus import --help shows a record of each" in error
@@ -1437,8 +1440,8 @@ def test_messages_say_what_to_do(filled, tmp_path):
             "ada",
         ): "deeper than 100 levels); pass --text",
         ("set", "x", "[" * 150 + "]" * 150, "-k", "ada"): "…: is nested deeper than 100 levels",
-        ("set", "x", '{"a": 1, "a": 2}', "-k", "ada"): "the field 'a' is there twice",
-        ("list", "-k", "ada", "--where", '{"a": 1, "a": 2}'): "the field 'a' is there twice",
+        ("set", "x", '{"a": 1, "a": 2}', "-k", "ada"): "the field 'a' occurs twice",
+        ("list", "-k", "ada", "--where", '{"a": 1, "a": 2}'): "the field 'a' occurs twice",
         ("add", "", "-k", "ada"): "TEXT is empty",
         ("add", "-", "-k", "ada"): "stdin is empty",
         ("add", "x", "-k", "ada", "--metadata", "["): "is not JSON; quote it for the shell",

@@ -179,7 +179,7 @@ def test_what_does_not_match(where, metadata):
         ({"a": 1, r"\a": 2}, "contains a field twice"),
         ({"$x": 1}, "where['$x'] is not a field of an item; the fields are $id"),
         ({"$time.x": 1}, "where['$time.x']"),
-        ({"$speaker": None}, "where['$speaker'] must be a str, not None; to ask for none use"),
+        ({"$speaker": None}, "where['$speaker'] must be a str, not None; for a missing value"),
         ({"$importance": "high"}, "where['$importance'] must be a number"),
         ({"$time": "2024-05-01"}, "where['$time'] must be a datetime with a zone"),
         ({"$time": "yesterday"}, "where['$time']"),

@@ -120,11 +120,11 @@ def test_items_name_their_keys(memory):
     bring(memory, file, None)
     assert (only(memory).text, only(memory, key="bob", name="drinks").text) == ("tea", "wine")
     assert only(memory).metadata == {}
-    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: it names the key 'bob', and"):
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: it has the key 'bob', but"):
         bring(memory, file, ADA)
-    with pytest.raises(InvalidInput, match=r"^file\.jsonl:1: .*is into knowledge"):
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:1: .*goes into knowledge"):
         bring(memory, file, Target())
-    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: there is no 'key'"):
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: the field 'key' for"):
         bring(memory, lines({"text": "x", "key": "ada"}, {"text": "y"}), None)
     bring(memory, lines({"text": "beer", "key": "seat", "user": "cid"}), Target(key_from="user"))
     assert only(memory, key="cid").metadata == {"key": "seat"}
@@ -330,7 +330,7 @@ def test_the_branch_that_a_chat_shows_is_imported(memory):
     [
         (exported(id=None), 'needs an "id"'),
         (exported(current_node="gone"), "no message 'gone'"),
-        (exported(current_node=None), "its 2 branches"),
+        (exported(current_node=None), "the 2 branches"),
         (exported(mapping={"n-7": {"parent": "n-7"}}), "form a circle"),
         (exported(mapping={"n-7": {"parent": 7}}), "no message 7"),
     ],
@@ -599,7 +599,7 @@ def test_what_is_twice_in_a_file_is_one_item(memory):
     assert found.skipped == {"is there twice with the same contents": 1}
     assert len(items(memory)) == 2
     changed = remembered(1, memory="Another fact.")
-    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: 'm-1' was there before, on line 1,"):
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: 'm-1' is also on line 1,"):
         bring(memory, lines(remembered(1), changed))
     with pytest.raises(InvalidInput, match=r"^file\.json:1: record 2: .* in record 1,"):
         bring(memory, document([remembered(1), changed]))
@@ -862,9 +862,7 @@ def test_a_format_that_cannot_be_told_is_not_guessed():
     assert all(name in str(raised.value) for name in LAYOUTS)
     assert "alveus import --help shows" in str(raised.value)
     both = remembered(1, role="user", content="x")
-    with pytest.raises(
-        InvalidInput, match=r"fields fit 2 formats; pass one as --format \(chat, mem0\)"
-    ):
+    with pytest.raises(InvalidInput, match=r"fit 2 formats; pass one as --format \(chat, mem0\)"):
         layout_of(document([both]))
 
 
@@ -877,7 +875,7 @@ def test_a_target_is_needed():
 def test_a_record_without_its_key_is_named(memory):
     """A record goes to no key by accident."""
     file = lines(remembered(1), remembered(2, user_id=None))
-    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: there is no 'user_id'"):
+    with pytest.raises(InvalidInput, match=r"^file\.jsonl:2: the field 'user_id' for"):
         bring(memory, file, Target(key_from="user_id"))
     bring(memory, file, Target("rest", key_from="user_id"))
     assert list(items(memory, "rest")) == ["m-2"]
@@ -894,26 +892,26 @@ def test_a_record_without_its_key_is_named(memory):
         ("items", {"text": 7}, 'an item needs a "text"'),
         ("items", {"value": {"a": 1}}, 'an item needs a "text"'),
         ("items", {"text": "x", "a": 1, "metadata": {"a": 2}}, "'a' has another value in"),
-        ("items", {"text": "x", "expire_at": "soon"}, "field 'expire_at': the"),
+        ("items", {"text": "x", "expire_at": "soon"}, "field 'expire_at' cannot"),
         ("items", {"text": "x", "importance": 2}, "importance must be"),
         ("items", {"text": "x", "id": ""}, "an item's id"),
         ("chat", {"role": "user", "content": [7]}, "a part of the content is 7"),
         ("chat", {"role": "user", "content": "x", "speaker": 7}, '"speaker" must be a text'),
-        ("chat", {"messages": [{"role": "user"}]}, "message 1: a message has"),
+        ("chat", {"messages": [{"role": "user"}]}, "message 1: a message needs"),
         ("chat", {"messages": ["hi"]}, "list of objects"),
         ("chat", {"role": "user", "content": "x", "time": "2025-02-05T12:00:00"}, "no zone"),
         ("locomo", {"conversation": {"session_1": []}}, "sample_id"),
         ("locomo", {"sample_id": 1}, 'needs a "conversation"'),
         ("chat", {"role": "user", "content": "x", "timestamp": "noon"}, "field 'timestamp': the"),
         ("chat", {"role": "user", "content": "x", "timestamp": 1e300}, "out of range"),
-        ("locomo", sample(session_2_date_time=None), "session_2 of 'conv-1': turn 'D2:1' has no t"),
+        ("locomo", sample(session_2_date_time=None), "session_2 of 'conv-1': turn 'D2:1' needs"),
         ("locomo", sample(session_2_date_time=True), "session_2 of 'conv-1': the time True"),
         ("locomo", sample(session_2=[{"dia_id": "1", "speaker": "I"}]), "a turn needs a text"),
         ("mem0", {"id": "m", "memory": 7}, 'needs an "id"'),
         ("mem0", {"memory": "x"}, 'needs an "id"'),
         ("mem0", {"id": "m", "memory": "x", "metadata": [1]}, "metadata"),
         ("langgraph", {"namespace": [1], "key": "k", "value": {}}, "list of texts"),
-        ("langgraph", {"namespace": ["a"], "key": "k", "value": 1}, "is an object"),
+        ("langgraph", {"namespace": ["a"], "key": "k", "value": 1}, "be an object"),
         ("langgraph", {"namespace": ["a"], "key": "", "value": {}}, "an item's key"),
         ("mcp-memory", {"type": "thing"}, "entity or relation"),
         ("mcp-memory", {"type": "entity", "name": "a", "observations": []}, "entityType"),
@@ -936,9 +934,9 @@ def test_a_record_that_cannot_be_used_is_named(layout, record, problem):
     ("text", "problem"),
     [
         (b'[{"a": 1},\n {"b" 2}]', r"^f:2:7: the file is not JSON .*delimiter"),
-        (b'[{"a": 1}\n {"b": 2}]', r"^f:2:2: ',' should be here, not '{'"),
+        (b'[{"a": 1}\n {"b": 2}]', r"^f:2:2: ',' is expected here, not '{'"),
         (b'[{"a": 1},\n', r"^f:2:1: the file is not JSON"),
-        (b'[{"a": 1}', r"^f:1:10: ',' should be here, but the file ends"),
+        (b'[{"a": 1}', r"^f:1:10: ',' is expected here, but the file ends"),
         (b'[{"a": 1}, 7]', r"^f:1: record 2 is not an object: 7"),
         (b'{"results": [7]\n}', r"^f:1: record 1 is not an object: 7"),
         (b'[{"results": [7]}]', r"^f:1: record 1 is not an object: 7"),
@@ -946,9 +944,9 @@ def test_a_record_that_cannot_be_used_is_named(layout, record, problem):
         (b"{7: 1}", r"^f:1:3: the name of a field must be a text, not 7"),
         (b'[{"a": "\xff"}]', r"^f:1: the file is not UTF-8"),
         (b'{"a":\n' + b"[" * 200_000, r"^f:2:1: the file is nested too deeply"),
-        (b'[{"a": 1,\n "a": 2}]', r"^f:1:2: .*the field 'a' is there twice"),
-        (b'{"a": 1,\n "a": 2}', r"^f:2:6: the field 'a' is there twice"),
-        (b'{"b": 1}\n{"c": {"a": 1, "a": 2}}\n', r"^f:2: .*the field 'a' is there twice"),
+        (b'[{"a": 1,\n "a": 2}]', r"^f:1:2: .*the field 'a' occurs twice"),
+        (b'{"a": 1,\n "a": 2}', r"^f:2:6: the field 'a' occurs twice"),
+        (b'{"b": 1}\n{"c": {"a": 1, "a": 2}}\n', r"^f:2: .*the field 'a' occurs twice"),
         (b'{"b": 1}\n{"c": "d', r"^f:2: is not JSON .*\(Unterminated string .* at character 7\)"),
         (b"\x1f\x8b\x08", r"^f is compressed; unpack it"),
         (b"SQLite format 3\0...", r"^f is an SQLite file; pass its path"),
@@ -969,7 +967,7 @@ def test_a_broken_document_is_named(text, problem):
 def test_a_field_that_is_there_twice_is_named_in_an_export_too():
     """Else one of the two would be lost, and nobody told."""
     text = b'{"type": "alveus", "format": 1}\n{"type": "value", "key": "a", "key": "b"}\n'
-    with pytest.raises(InvalidInput, match=r"^f:2: .*the field 'key' is there twice"):
+    with pytest.raises(InvalidInput, match=r"^f:2: .*the field 'key' occurs twice"):
         survey(Source("f", io.BytesIO(text)), "alveus", None)
 
 
@@ -1104,4 +1102,4 @@ def test_an_import_that_fails_between_keys_says_so(memory):
 
     with pytest.raises(KeyboardInterrupt) as raised:
         Load(memory).run(document(records), "mem0", Target(key_from="user_id"), progress=fail)
-    assert "was imported in part; the same command again" in raised.value.__notes__[0]
+    assert "was imported in part; repeat the same command" in raised.value.__notes__[0]

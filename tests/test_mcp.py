@@ -693,7 +693,7 @@ def test_a_field_that_is_there_twice_is_refused_over_http(memory):
     with served_here(memory) as url:
         answer = asyncio.run(work(url))
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"] == "the field 'text' is there twice; nothing was done"
+    assert answer.json()["error"]["message"] == "the field 'text' occurs twice; nothing was done"
     assert len(memory.key("ada").set("default")) == 0
 
 

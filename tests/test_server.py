@@ -493,7 +493,7 @@ def test_bad_input_is_one_clear_error(shared, method, path, body, query, status)
         (b'"\xe9"', {}, {}, "body: is not UTF-8"),
         (b"[" * 100_000, {}, {}, "body: its JSON is nested too deep"),
         (b"9" * 5_000, {}, {}, "body: has a number with too many digits"),
-        (b'{"items": [{"value": {"a": 1, "a": 2}}]}', {}, {}, "body: the field 'a' is there twice"),
+        (b'{"items": [{"value": {"a": 1, "a": 2}}]}', {}, {}, "body: the field 'a' occurs twice"),
         (b"{}", {"Content-Type": "text/plain"}, {}, "header Content-Type: application/json"),
         (b"{}", {}, {"key": ["ada", "bob"]}, "/v1/items takes one 'key', but the request has two"),
         (b"{}", {}, {"kye": "ada"}, "/v1/items has no parameter 'kye'; did you mean 'key'?"),

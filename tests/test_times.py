@@ -558,7 +558,7 @@ def test_a_fact_can_be_superseded_from_another_moment_on(ada: KeyMemory) -> None
     assert [item.id for item in ada.recent()] == ["1"]
     with pytest.raises(InvalidInput, match="becomes valid"):
         ada.supersede("2", "x", at=START)
-    with pytest.raises(InvalidInput, match="ended to hold"):
+    with pytest.raises(InvalidInput, match="was valid until"):
         ada.supersede("1", "x", at=START + 2 * DAY)
     with pytest.raises(NotFound):
         ada.supersede("nobody", "x")
@@ -572,7 +572,7 @@ def test_a_fact_can_be_superseded_from_another_moment_on(ada: KeyMemory) -> None
 def test_a_fact_is_superseded_from_when_it_ended_on(ada: KeyMemory) -> None:
     """At that very moment it may be, so that nothing is left open between; not later."""
     ada.add("Lives in Lisbon.", id="home", valid_from=START, valid_to=START + DAY)
-    with pytest.raises(InvalidInput, match="ended to hold"):
+    with pytest.raises(InvalidInput, match="was valid until"):
         ada.supersede("home", "Lives in Porto.", at=START + DAY + HOUR)
     ada.supersede("home", "Lives in Porto.", at=START + DAY, new_id="porto")
     (old, new) = (item for item in ada.get(["home", "porto"]) if item is not None)

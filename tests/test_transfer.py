@@ -426,7 +426,7 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         ("{", "is not JSON"),
         ("[1]", "not an object"),
         ("[" * 100_000, "is not JSON"),
-        ({"type": "alveus", "format": 2}, "format is 2"),
+        ({"type": "alveus", "format": 2}, "format must be 1, not 2"),
         ({"type": "thing"}, "'thing'"),
         ({"type": "item", "set": "s", "value": 1}, '"key" is missing'),
         (ITEM | {"key": ""}, "non-empty"),
@@ -462,8 +462,8 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         ({"type": "set", "key": "a", "set": "s", "admission": "exact"}, "admission"),
         ({"type": "value", "key": "a", "path": [], "value": 1}, "empty"),
         ({"type": "value", "key": "a", "path": [""], "value": 1}, "path"),
-        ({"type": "value", "key": "a", "path": ["x"]}, "has a"),
-        ({"type": "object", "key": "a", "path": ["x"], "value": 1}, "has none"),
+        ({"type": "value", "key": "a", "path": ["x"]}, "needs a"),
+        ({"type": "object", "key": "a", "path": ["x"], "value": 1}, "takes none"),
         ({"type": "value", "key": None, "path": ["x"], "value": 1}, "key"),
         ({"role": 1, "content": "x"}, "needs a text as"),
         (conversation(turns=[{"id": "1", "speaker": "I", "text": 5}]), "a turn needs a text"),
@@ -491,10 +491,10 @@ def test_nothing_is_written_if_a_late_line_is_wrong(memory):
 def test_an_id_that_is_there_twice_is_named(memory):
     """Two lines for one item would depend on their order."""
     message = {"role": "user", "content": "x", "id": "m"}
-    with pytest.raises(InvalidInput, match=r"file.jsonl:2: 'm' was there before, on line 1"):
+    with pytest.raises(InvalidInput, match=r"file.jsonl:2: 'm' is also on line 1"):
         load(memory, source(message, message | {"content": "y"}), Target("ada"))
     line = {"type": "item", "key": "ada", "set": "s", "id": "m", "value": "x"}
-    with pytest.raises(InvalidInput, match=r"file.jsonl:2: 'm' was there before, on line 1"):
+    with pytest.raises(InvalidInput, match=r"file.jsonl:2: 'm' is also on line 1"):
         load(memory, source(line, line))
 
 
