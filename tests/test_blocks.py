@@ -103,7 +103,7 @@ def test_a_limit_is_stored_and_holds_for_tools_as_well(memory, ada):
     wide = memory_tools(ada, block_characters=3_000)
     assert not wide.call("update_block", {"block": "persona", "text": "x" * 2_500}).is_error
     ada.blocks.set("human", "")
-    assert "may have 5" in wide.call("update_block", edit).text
+    assert "at most 5" in wide.call("update_block", edit).text
     ada.blocks.set_limit("human", 100)
     assert "at most 3" in memory_tools(ada, block_characters=3).call("update_block", edit).text
     assert ada.blocks.get("human") == ""

@@ -642,7 +642,7 @@ def test_a_reference_finds_the_other_memory_where_it_is_known():
     """Without a resolver it is an error, not a look-up in the wrong memory."""
     long, short = sensory(), committed()
     ref = root_of(long).set("a", 1)
-    assert "short_term memory here" in unchanged(
+    assert "in short_term memory" in unchanged(
         root_of(short), InvalidInput, lambda: root_of(short).get(ref)
     )
     context = Context(sensory_memory=root_of(long), short_term_memory=root_of(short))
@@ -823,7 +823,7 @@ def test_a_ttl_is_a_time_of_more_than_zero(m, ttl):
 @pytest.mark.parametrize("ttl", [timedelta.max, timedelta(days=3_000_000)])
 def test_a_ttl_ends_within_the_calendar(m, ttl):
     """A longer one could be stored, and then neither shown nor exported."""
-    with pytest.raises(InvalidInput, match=r"longer than 1,000 years; leave it out"):
+    with pytest.raises(InvalidInput, match=r"longer than 1,000 years; to keep"):
         m.set("a", 1, ttl=ttl)
     with pytest.raises(InvalidInput, match=r"longer than 1,000 years"):
         Ttl(after=ttl)

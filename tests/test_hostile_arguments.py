@@ -324,10 +324,8 @@ def _on_set(name: str) -> Callable[..., object]:
 MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
     "Budget() has no argument 'token'; did you mean 'tokens'?": (Budget, "token"),
     "Shares() has no argument 'item'; did you mean 'items'?": (Shares, "item"),
-    "Retry() has no argument 'times'; it has: attempts, wait_s, factor, most_s, jitter, on": (
-        Retry,
-        "times",
-    ),
+    "Retry() has no argument 'times'; the arguments are attempts, wait_s, factor, most_s, jitter, "
+    "on": (Retry, "times"),
     "OpenAIChat() has no argument 'timeout'; did you mean 'timeout_s'?": (OpenAIChat, "timeout"),
     "Memory.open() has no argument 'embeder'; did you mean 'embedder'?": (Memory.open, "embeder"),
     "KeyMemory.context() has no argument 'budget'; did you mean 'budget_tokens'?": (
@@ -359,7 +357,10 @@ MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "KeyMemory.list() has no argument 'limits'; did you mean 'limit'?": (_on_key("list"), "limits"),
     "KeyMemory.get() has no argument 'asof'; did you mean 'as_of'?": (_on_key("get"), "asof"),
-    "KeyMemory.history() has no argument 'item'; it has: id": (_on_key("history"), "item"),
+    "KeyMemory.history() has no argument 'item'; the arguments are id": (
+        _on_key("history"),
+        "item",
+    ),
     "KeyMemory.conversation() has no argument 'nam'; did you mean 'name'?": (
         _on_key("conversation"),
         "nam",
@@ -380,7 +381,7 @@ MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
         _on_set("compact"),
         "compacton",
     ),
-    "MemorySet.admit() has no argument 'item'; it has: value": (_on_set("admit"), "item"),
+    "MemorySet.admit() has no argument 'item'; the arguments are value": (_on_set("admit"), "item"),
     "Memory.settle() has no argument 'wait'; did you mean 'wait_s'?": (_settle, "wait"),
     "Memory.forget() has no argument 'keys'; did you mean 'key'?": (_forget, "keys"),
 }
