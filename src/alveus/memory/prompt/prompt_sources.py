@@ -58,6 +58,9 @@ the query, if it has one, is at least the second number; or else by the next pai
 LASTING_SHARE = 0.3
 """The share of the room that lasting items get before all others."""
 
+AMONG = 100
+"""The least number of hits among which lasting items are found."""
+
 LASTING_TOKENS = 40
 """The most tokens of a lasting item."""
 
@@ -262,8 +265,8 @@ class PromptSources:
                 for candidate in found:
                     candidate.is_whole = True
                 return Found(hits, found)
-        hits = self._hits(scope, refs, limit=MOST_HITS if by_worth else self._limit)
-        found = self._of_hits(hits, part)
+        hits = self._hits(scope, refs, limit=max(self._limit, AMONG if by_worth else 0))
+        found = self._of_hits(hits, part, most=self._limit)
         if courtesy and stored:
             return _withheld(hits, found, "a greeting, thanks or a farewell needs no memory")
         if not found:
@@ -312,10 +315,7 @@ class PromptSources:
     def _is_lasting(self, one: PromptCandidate) -> bool:
         """Return whether a candidate is a fact, or a short item that nobody said in a session."""
         item = cast("Hit", one.hit).item
-        if item.set_name == FACTS:
-            return True
-        alone = item.speaker is None and item.session is None and item.role in (None, "user")
-        return alone and self._size(one) <= LASTING_TOKENS
+        return item.set_name == FACTS or (_is_alone(item) and self._size(one) <= LASTING_TOKENS)
 
     def _size(self, one: PromptCandidate) -> int:
         return self._request.budget.count(f"{one.line}\n")
@@ -373,8 +373,15 @@ class PromptSources:
         items = [item_of(stored) for stored in stored_items if stored is not None]
         return [item for item in items if item.valid_to is None]
 
-    def _of_hits(self, hits: Hits, part: Searched) -> list[PromptCandidate]:
-        return [self._of_item(part, hit.item, rank, hit) for rank, hit in enumerate(hits, start=1)]
+    def _of_hits(
+        self, hits: Hits, part: Searched, *, most: int = MOST_HITS
+    ) -> list[PromptCandidate]:
+        """Return the first *most* hits as candidates, and of the others those that may last."""
+        return [
+            self._of_item(part, hit.item, rank, hit)
+            for rank, hit in enumerate(hits, start=1)
+            if rank <= most or hit.item.set_name == FACTS or _is_alone(hit.item)
+        ]
 
     def _of_item(
         self, part: Part, item: Item, rank: int, hit: Hit | None = None
@@ -565,6 +572,11 @@ class PromptSources:
 
 
 # --- the worth of hits ------------------------------------------------------------------------
+
+
+def _is_alone(item: Item) -> bool:
+    """Return whether nobody said an item in a session."""
+    return item.speaker is None and item.session is None and item.role in (None, "user")
 
 
 def _relevance(one: PromptCandidate) -> float:
