@@ -6,7 +6,6 @@ It says "ready", waits for a line, and says the number of each checkpoint that i
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 import sys
@@ -24,7 +23,6 @@ LARGE_BYTES = 96_000_000
 """Bytes of a value beside which all else that a process needs is little."""
 
 
-@functools.cache  # to make one takes as long as to store it
 def photo(number: int) -> bytes:
     """Return what compresses as little as a photo does."""
     return random.Random(number).randbytes(PHOTO_BYTES)
