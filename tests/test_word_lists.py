@@ -61,9 +61,7 @@ def foreign(word: str) -> bool:
 
 def votes(word: str, code: str) -> bool:
     """Whether a word votes for a language."""
-    known = languages._votes()
-    at = known.languages.index(code) * languages._FIELD
-    return known[word] >> at & languages._ENGLISH_FIELD > 0
+    return languages._votes()._counts(word)[code] > 0
 
 
 def is_particle(word: str) -> bool:

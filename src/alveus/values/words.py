@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.values.forks import FORKS
+from alveus.values.languages import has_endings
 from alveus.values.lazy import words_of
 from alveus.values.native import NATIVE
 from alveus.values.sqlite_connections import PlainConnection
@@ -87,8 +88,12 @@ _UNSPACED_SCRIPTS = (
     f"{_HAN}\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uac00-\ud7a3"
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u109f\u1780-\u17d3"
 )
-_VARIANTS = re.compile("[\u1100-\u11ff\u3040-\u30ff\uff00-\uffef]+")
-"""Full- and half-width forms and split hangul and kana, which have one form that is searched.
+_VARIANTS = re.compile(
+    "[\u1100-\u11ff\u3040-\u30ff\uff00-\uffef\ufb00-\ufb06\ufb50-\ufdff\ufe70-\ufefc]+"
+)
+"""Full- and half-width forms, split hangul and kana, ligatures, and Arabic letters by their place.
+
+Each has one form that is searched.
 
 Only these are normalised: on a long run of other combining marks `normalize` takes quadratic time.
 """
@@ -113,9 +118,37 @@ _FOLDED = str.maketrans(
         "\u00df": "ss",
         "\u1e9e": "ss",
         **{chr(0xFE00 + at): " " for at in range(16)},  # how emoji are drawn
+        **{
+            chr(code): unicodedata.normalize("NFD", chr(code))[0]  # Greek accents
+            for code in (*range(0x386, 0x3CF), *range(0x1F00, 0x2000))
+        },
+        "\u03c2": "\u03c3",  # sigma at the end of a word
+        "\u0401": "\u0415",  # Russian yo is mostly written ye
+        "\u0451": "\u0435",
+        **dict(
+            zip("\u0131\u0141\u0142\u00d8\u00f8\u0110\u0111\u00d0\u00f0", "iLlOoDdDd", strict=True)
+        ),
+        "\u00c6": "AE",
+        "\u00e6": "ae",
+        "\u0152": "OE",
+        "\u0153": "oe",
+        "\u00de": "Th",
+        "\u00fe": "th",
+        "\u0132": "IJ",
+        "\u0133": "ij",
     }
 )
 """Optional signs, and letters with two spellings."""
+
+PREFIX = 5
+"""Letters of the beginning of a word in a language whose endings no other rule knows.
+
+Cut there, Russian words are found 11 points more often (XQuAD, R@1), Turkish ones 7, Romanian and
+German ones 5, as often as with Snowball's stems. Six letters are a point worse.
+"""
+
+_CUT = re.compile("[\u0370-\u03ff\u0400-\u052f]{6,}")
+"""Greek and Cyrillic words that are cut to `PREFIX` letters."""
 
 _DOTTED = re.compile("[\u0929\u0931\u0934\u0958-\u095f]")
 """Hindi letters with their dot, encoded as one character or as two."""
@@ -188,11 +221,12 @@ def analyse_with(
     """Return the fields of the `TextTerms` of a text, given the result of `context_terms`."""
     if caption:
         context_terms = _terms_of(_tokenize(_image(caption))[0]) + context_terms
-    if NATIVE is not None:
+    cut = has_endings(text)
+    if NATIVE is not None and not cut:
         found = NATIVE.analyse(text, context_terms, _known_words(NATIVE))
         if found is not None:
             return found
-    return _analyse(text, context_terms)
+    return _analyse(text, context_terms, cut=cut)
 
 
 def analyse_texts(
@@ -200,8 +234,8 @@ def analyse_texts(
 ) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
     """Return the wire forms of *metadata*, and a list for each field of the texts' `TextTerms`.
 
-    Return None if one of *texts* is no str, if *metadata* has a *caption* or a rare value, or if
-    the C extension is missing.
+    Return None if one of *texts* is no str or in a language whose words are cut, if *metadata* has
+    a *caption* or a rare value, or if the C extension is missing.
 
     Args:
         context_terms: The result of the function `context_terms`, for each text.
@@ -209,7 +243,7 @@ def analyse_texts(
     Raises:
         InvalidValue: One of *texts* holds a lone surrogate.
     """
-    if NATIVE is None:
+    if NATIVE is None or any(type(text) is str and has_endings(text) for text in texts):
         return None
     known = _known_words(NATIVE)
     return NATIVE.read_texts(texts, metadata, caption, context_terms, known, _analyse_checked)
@@ -220,17 +254,23 @@ def _analyse_checked(text: str, context_terms: list[int]) -> tuple[bytes, int, i
     return _analyse(text, context_terms)
 
 
-def _analyse(text: str, context_terms: list[int]) -> TextTerms:
+def _analyse(text: str, context_terms: list[int], *, cut: bool = False) -> TextTerms:
+    """Return the terms of a text.
+
+    Args:
+        cut: Whether the beginnings of long words are terms too.
+    """
     parts, marks = passages(text), _marks(text)
+    read = _terms_and_beginnings if cut else _terms_of
     if len(parts) == 1:
         words, times = _tokenize(text)
-        packed, tokens = pack(_terms_of(words) + context_terms, marks)
+        packed, tokens = pack(read(words) + context_terms, marks)
         return TextTerms(packed, tokens, times)
     pieces: list[bytes] = []
     tokens, times = len(context_terms), 0
     for part in parts:
         words, temporal_words = _tokenize(part)
-        part_terms = _terms_of(words)
+        part_terms = read(words)
         pieces.append(pack(part_terms + context_terms, [PASSAGE, *([] if pieces else marks)])[0])
         tokens, times = tokens + len(part_terms), times + temporal_words
     ends = [len(piece) // 5 * 4 for piece in pieces]
@@ -363,7 +403,8 @@ def _image(caption: str | Sequence[str]) -> str:
 
 def terms(text: str) -> list[int]:
     """Return the terms of a query, each once, in their order."""
-    return list(dict.fromkeys(_terms_of(_tokenize(text)[0])))
+    read = _terms_and_beginnings if has_endings(text) else _terms_of
+    return list(dict.fromkeys(read(_tokenize(text)[0])))
 
 
 def temporal(text: str) -> int:
@@ -496,6 +537,23 @@ def _terms_of(tokens: Iterable[str]) -> list[int]:
     return list(filter(None, map(_stems().__getitem__, tokens)))
 
 
+def _terms_and_beginnings(tokens: Iterable[str]) -> list[int]:
+    """Return the terms of *tokens*, and the term of the beginning of each long word."""
+    found: list[int] = []
+    for token in tokens:
+        if term := _stems()[token]:
+            found.append(term)
+            if len(token) > PREFIX and token.isalpha() and token < _LATIN_END:
+                beginning = _hash(token[:PREFIX])
+                if beginning != term:
+                    found.append(beginning)
+    return found
+
+
+_LATIN_END = "\u0250"
+"""The first letter after those of Latin languages."""
+
+
 class _Stems(dict[str, int]):
     """A cache of terms by token, 0 for a stop word; emptied when full."""
 
@@ -528,10 +586,15 @@ def _known_words(native: Native) -> object:
 
 
 def _light_stem(token: str) -> str:
-    """Return an Arabic or Hindi word without article, number and case; other words unchanged."""
+    """Return an Arabic or Hindi word without article, number and case.
+
+    Return the beginning of a Greek or Cyrillic word, and other words unchanged.
+    """
     if _HINDI.fullmatch(token):
         end = next((e for e in _HINDI_ENDS if token.endswith(e) and len(token) > len(e) + 1), "")
         return token.removesuffix(end)
+    if _CUT.fullmatch(token):
+        return token[:PREFIX]
     if not _ARABIC.fullmatch(token):
         return token
     front = next((f for f in _ARABIC_FRONTS if token.startswith(f) and len(token) > len(f) + 1), "")
