@@ -125,7 +125,7 @@ def test_doctor_tells_of_compactions(shell: Shell) -> None:
     assert "no set waits for one" in shell("doctor").stdout
     with Memory.open(shell.db) as memory:
         memory.key("ada").set("default").redefine(compaction=failing, capacity=5)
-    assert "the set is as it was" in shell("compact", code=1).stderr
+    assert "the set is unchanged" in shell("compact", code=1).stderr
     said = shell("doctor", code=1).stdout
     assert "could not be compacted, 1 times in a row: StrategyFailed" in said
     with Memory.open(shell.db) as memory:

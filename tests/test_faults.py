@@ -331,7 +331,7 @@ def test_a_read_only_file_system_is_told_what_to_do_about() -> None:
         apsw.CantOpenError("unable to open database file"), CallSubject("app.db")
     )
     assert isinstance(error, StoreReadOnly)
-    assert "let this process write its folder, or open it with mode='ro'" in str(error)
+    assert "the right to write its folder, or open it with mode='ro'" in str(error)
 
 
 def test_who_may_not_even_read_is_not_sent_to_read(start) -> None:
@@ -346,7 +346,7 @@ for mode in ("rw", "ro"):
     try:
         Memory.open(path, mode=mode)
     except errors.StoreReadOnly as error:
-        say(mode, "mode='ro'" in str(error), "may not be read" in str(error))
+        say(mode, "mode='ro'" in str(error), "its file cannot be read" in str(error))
 """
         child = start(DROP_RIGHTS + code, place)
         assert line(child) == "rw False True"
@@ -513,7 +513,7 @@ def test_what_may_not_be_written_is_named(path: Path, monkeypatch) -> None:
     closed.touch()
     monkeypatch.setattr(os, "access", lambda place, kind: kind != os.W_OK or place != str(closed))
     error = as_alveus_error(apsw.ReadOnlyError("read-only"), CallSubject(str(path)))
-    assert f"let this process write {closed}, or open it with mode='ro'" in str(error)
+    assert f"the right to write {closed}, or open it with mode='ro'" in str(error)
     copy = "/elsewhere/copy.db.part"
     error = as_alveus_error(PermissionError(13, "Permission denied", copy), CallSubject(str(path)))
     assert isinstance(error, StoreReadOnly)

@@ -880,7 +880,7 @@ def test_a_record_without_its_key_is_named(memory):
     bring(memory, file, Target("rest", key_from="user_id"))
     assert list(items(memory, "rest")) == ["m-2"]
     for path in ("metadata", "user_id.0"):
-        with pytest.raises(InvalidInput, match=r"has no key|is missing"):
+        with pytest.raises(InvalidInput, match=r"must be the text of a key|is missing"):
             bring(memory, file, Target(key_from=path))
     with pytest.raises(InvalidInput, match="not a text"):
         bring(memory, file, Target("ada", text_from="metadata"))

@@ -240,7 +240,7 @@ class Compactor:
             self._failed[ref] = tries, time.monotonic() + executor.pause_after(tries)
             executor.put_failure(store, info.number, (type(error).__name__, tries))
             _LOG.warning(
-                "compaction failed, the set is as it was: %s",
+                "compaction failed, the set is unchanged: %s",
                 type(error).__name__,
                 extra={"set": ref.name, "tries": tries},
             )

@@ -79,8 +79,7 @@ def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             if len(args) > max_positionals:
                 called = _call_name(method.__name__, args[0])
                 raise TypeError(
-                    f"the number of positional arguments of {called}() is at most "
-                    f"{max_positionals - 1}; {hint}"
+                    f"{called}() takes {max_positionals - 1} positional argument; {hint}"
                 )
             return method(*args, **kwargs)
 

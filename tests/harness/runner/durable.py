@@ -620,7 +620,7 @@ class AsyncLaws(RunnerLaws):
 
         runner = hall.serve(work)
         assert runner.handle("ada", 2) == (2,)
-        with pytest.raises(RunParked, match=r"of pay was not awaited.*; write await ctx\.durable"):
+        with pytest.raises(RunParked, match=r"pay was not awaited.*; write await ctx\.durable"):
             runner.handle("ada", 1)
         assert called == [2]
         assert hall.memory.key("ada").short_term.get("paid") == 2

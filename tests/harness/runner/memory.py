@@ -620,7 +620,7 @@ class WrongClockLaws(RunnerLaws):
         assert (offers.get("offer"), "code" in ada.short_term) == (None, False)
         tidy(hall.memory)
         offers.add("7 %", id="more")
-        with pytest.raises(InvalidInput, match="corroborated"):
+        with pytest.raises(InvalidInput, match="Set the clock right"):
             hall.memory.prune_history(before=self.clock.now - timedelta(days=90))
         self.clock.move(days=-365)
         tidy(hall.memory)

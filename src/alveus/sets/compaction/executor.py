@@ -340,7 +340,7 @@ class CompactionWorker:
         except AlveusError as error:
             return self._again(ref, error)
         except BaseException as error:  # noqa: BLE001 - the edge of the thread: no caller sees it
-            _LOG.exception("compaction raised, the set is as it was")
+            _LOG.exception("compaction raised, the set is unchanged")
             problem = f"the compaction of set {ref.name!r} raised {type(error).__name__}"
             return self._again(ref, Unavailable(problem))
         self.failures.pop(ref, None)
@@ -354,7 +354,7 @@ class CompactionWorker:
             self.failures.clear()
         failure = self.failures[ref] = CompactionFailure(without_frames(error), tries, due)
         _LOG.warning(
-            "compaction failed, the set is as it was: %s",
+            "compaction failed, the set is unchanged: %s",
             type(error).__name__,
             extra={"set": ref.name, "tries": tries},
         )
