@@ -36,11 +36,14 @@ def embedder() -> str:
 BAD = [
     (None, "must be a CompactionPlan"),
     ({"retire": []}, "must be a CompactionPlan"),
-    (CompactionPlan(retire="note 0"), "list of ids as its retire"),
+    (CompactionPlan(retire="note 0"), "list of ids as its .retire"),
     (CompactionPlan(retire=loose([1])), "has a int among the ids"),
-    (CompactionPlan(retire=["0", "0"]), "names '0' twice"),
-    (CompactionPlan(add=[Derived(["0", "1"], "a"), Derived(["1", "2"], "b")]), "names '1' twice"),
-    (CompactionPlan(retire=["0"], add=[Derived(["0"], "a")]), "names '0' twice"),
+    (CompactionPlan(retire=["0", "0"]), "names item '0' twice"),
+    (
+        CompactionPlan(add=[Derived(["0", "1"], "a"), Derived(["1", "2"], "b")]),
+        "names item '1' twice",
+    ),
+    (CompactionPlan(retire=["0"], add=[Derived(["0"], "a")]), "names item '0' twice"),
     (CompactionPlan(add=[Derived([], "a")]), "has no sources"),
     (CompactionPlan(add=[Derived(["0"], "  ")]), "has an empty text"),
     (CompactionPlan(add=[Derived(["0"], 7)]), "has an empty text"),

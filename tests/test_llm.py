@@ -642,7 +642,7 @@ def test_no_error_of_a_body_tells_what_it_said(serve):
 def test_nothing_is_needed_until_the_first_call(monkeypatch: pytest.MonkeyPatch):
     """A program that never asks needs no key, no package and no network."""
     chat = OpenAIChat("small")
-    with pytest.raises(ModelMissing, match=r"OPENAI_API_KEY.*For tests.*use ScriptedChat"):
+    with pytest.raises(ModelMissing, match=r"OPENAI_API_KEY.*[Ff]or tests, use ScriptedChat"):
         chat.complete(SAID)
     with pytest.raises(ModelMissing):
         next(chat.stream(SAID))
@@ -659,7 +659,7 @@ def test_nothing_is_needed_until_the_first_call(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     """The extra is named, and what works without it."""
     monkeypatch.setattr("alveus.llm.openai_chat.find_spec", lambda name: None)
-    with pytest.raises(ModelMissing, match=r"alveus\[openai\].*For tests.*use ScriptedChat"):
+    with pytest.raises(ModelMissing, match=r"alveus\[openai\].*[Ff]or tests, use ScriptedChat"):
         OpenAIChat("small", api_key=KEY).complete(SAID)
 
 

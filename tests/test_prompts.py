@@ -215,7 +215,7 @@ def _check_whole(world: World, shown: set[str]) -> None:
 
 def test_what_is_always_there_may_alone_be_too_much(memory: Memory) -> None:
     """The error says both figures; nothing was searched."""
-    with pytest.raises(BudgetTooSmall, match=r"budget of 5 .* \(22\)") as caught:
+    with pytest.raises(BudgetTooSmall, match=r"budget of 5 .* \(22 tokens\)") as caught:
         memory.context("one two three", key="ada", budget_tokens=Budget(5, counter=len), system="!")
     assert (caught.value.budget, caught.value.fixed) == (5, 22)
 
@@ -223,7 +223,7 @@ def test_what_is_always_there_may_alone_be_too_much(memory: Memory) -> None:
 def test_the_text_alone_may_be_too_much(memory: Memory) -> None:
     """It has the blank line between instructions and query, which the messages have not."""
     budget = Budget(3, counter=len, message_tokens=0)
-    with pytest.raises(BudgetTooSmall, match=r"\(4\)"):
+    with pytest.raises(BudgetTooSmall, match=r"\(4 tokens\)"):
         memory.context("b", key="ada", budget_tokens=budget, system="a")
 
 

@@ -302,7 +302,7 @@ class OpenAIChat(ChatModel):
         if find_spec("openai") is None:
             raise ModelMissing(
                 f"model {self._model!r} needs the package openai, which is not installed; run: "
-                "pip install 'alveus[openai]'. For tests without it, use ScriptedChat"
+                "pip install 'alveus[openai]' (or, for tests, use ScriptedChat)"
             )
         key = self._api_key or os.environ.get("OPENAI_API_KEY", "")
         if not key:
