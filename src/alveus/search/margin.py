@@ -12,7 +12,6 @@ vectors are means of word vectors, it says little. `bench/prompting.py` measures
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from alveus.embed import Embedder
 from alveus.search.embedding_worker import embed_texts
 from alveus.search.index import Quantised
-from alveus.search.ranking import Calibration, Scored
+from alveus.search.ranking import Calibration
 from alveus.values.lazy import lists_of
 
 NEAREST = 3
@@ -57,26 +56,22 @@ class Margins:
         self._embedder = embedder
         self._rows: NDArray[np.float32] | None = None
 
-    def margin(
-        self, request: Quantised, scored: Iterable[Scored], meaning: float, calibration: Calibration
-    ) -> float | None:
-        """Return the margin of a request over the items of a search, about -1..1.
+    def margin(self, request: Quantised, nearest: float, calibration: Calibration) -> float | None:
+        """Return the margin of a request, about -1..1, or None for an embedder of words.
 
-        A cosine counts as its share of the range above the cosine of unrelated texts. Return None
-        if the embedder has no vectors of sentences, or if no item was compared by meaning.
+        A cosine counts as its share of the range above the cosine of unrelated texts.
 
         Args:
-            request: The vector of the request.
-            scored: What the search found for the request.
-            meaning: The weight of meaning in that search.
+            request: The vector of the request, with the names of speakers in it: they are what sets
+                "What does Ada do?" apart from requests that need no memory.
+            nearest: The highest cosine of the request to an item.
 
         Raises:
             EmbedderFailed: The embedder failed.
         """
-        cosines = [part / meaning for one in scored if (part := one.parts.get("meaning"))]
-        if not (cosines and calibration.of_sentences):
+        if not calibration.of_sentences:
             return None
         if self._rows is None:
             self._rows = embed_texts(self._embedder, SELF_CONTAINED)
         near = np.sort(self._rows @ (request.whole / (request.norm or 1.0)))[-NEAREST:]
-        return (max(cosines) - float(near.mean())) / (1 - calibration.unrelated)
+        return (nearest - float(near.mean())) / (1 - calibration.unrelated)

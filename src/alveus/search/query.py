@@ -208,11 +208,20 @@ class _SearchRequest:
 
 
 class _Ranked(NamedTuple):
-    """The best items of the sets, the number of pending items, and the question's signals."""
+    """What a search found in the sets.
+
+    Attributes:
+        scored: The best items.
+        pending: The number of items that have no vector yet.
+        question: The question's signals.
+        nearest: The highest cosine of the question to an item of *scored*, if a margin is wanted;
+            0.0 if the embedder compared none.
+    """
 
     scored: list[Scored]
     pending: int
     question: QuestionSignals
+    nearest: float
 
 
 class Searcher:
@@ -277,6 +286,8 @@ class Searcher:
                 drafted = None
             if not infos and drafted is None:
                 return observed.answered(Hits())
+            if options.margin:
+                self._vector(query)  # before a lock is held: an embedder may be slow
             instants = options.instants(self._clock() if now is None else now)
             if options.min_score is not None and self._calibration is None:
                 self._calibration = calibration_of(self._embedder)
@@ -529,7 +540,10 @@ class Searcher:
         if least is not None:
             scored = [one for one in scored if (one.relevance or 0.0) >= least]
         pending = sum([one.pending for one in sets]) if self._embedder.dimensions else 0
-        return _Ranked(scored, pending, question)
+        nearest = 0.0
+        if options.margin and request.signals.meaning:
+            nearest = _nearest(sets, scored, self._vector(request.query))
+        return _Ranked(scored, pending, question, nearest)
 
     def _read_times(
         self, sets: Sequence[SetIndex], request: _SearchRequest
@@ -589,14 +603,14 @@ class Searcher:
             partial=ranked.pending > 0,
             reranker_failure=failure,
             dated=dated,
-            margin=self._margin(ranked.scored, request) if request.options.margin else None,
+            margin=self._margin(ranked.nearest, request) if ranked.nearest else None,
         )
 
-    def _margin(self, scored: Sequence[Scored], request: _SearchRequest) -> float | None:
+    def _margin(self, nearest: float, request: _SearchRequest) -> float | None:
         vector, calibration = self._vector(request.query), request.calibration
         if vector is None or calibration is None:
             return None
-        return self._margins.margin(vector, scored, request.signals.meaning, calibration)
+        return self._margins.margin(vector, nearest, calibration)
 
     def _reranked(
         self,
@@ -694,6 +708,17 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
     if len(scores) != len(texts) or not np.isfinite(scores).all():
         raise RerankerFailed(f"the re-ranker {reranker!r} did not give one number for each text")
     return scores
+
+
+def _nearest(sets: Sequence[SetIndex], scored: Sequence[Scored], vector: Quantised | None) -> float:
+    """Return the highest cosine of a vector to the docs that were found, or 0.0."""
+    if vector is None:
+        return 0.0
+    docs = [
+        np.array([one.doc for one in scored if one.set == n], np.int32) for n in range(len(sets))
+    ]
+    found = [one.cosines(vector, of) for one, of in zip(sets, docs, strict=True) if len(of)]
+    return float(max((cosines.max() for cosines in found), default=0.0))
 
 
 def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:

@@ -75,6 +75,9 @@ Source: PrefEval and LoCoMo, one half; see `bench/prompting.py`."""
 TOO_LITTLE = "the query resembles the items too little for more of them"
 """The reason for leaving out an item if the query gets a part of the room."""
 
+LASTING_RELEVANCE = 0.15
+"""The least relevance of the best item for lasting items, if the query has no margin."""
+
 LEAST_RELEVANCE = 0.5
 """The least relevance of the best item if the query has no margin: 99.6 % of answerable questions
 have such an item, and 15 % of unrelated ones (LoCoMo, minilm)."""
@@ -284,7 +287,7 @@ class PromptSources:
         """
         share, problem = _share(hits)
         lasting = sorted(filter(self._is_lasting, found), key=lambda one: -_relevance(one))
-        first = self._first(lasting) if share or (hits.margin or -1.0) >= 0 else []
+        first = self._first(lasting) if share or _may_touch(hits) else []
         ranked = iter(lasting)
         found = [next(ranked) if self._is_lasting(one) else one for one in found]
         taken = set(map(id, first))
@@ -596,6 +599,13 @@ def _share(hits: Hits) -> tuple[float, str]:
         "the query resembles the items no more than requests that need no memory do "
         f"(margin {hits.margin:.2f}, and {least:.2f} is needed)"
     )
+
+
+def _may_touch(hits: Hits) -> bool:
+    """Return whether lasting items may matter to the query, though it gets no other items."""
+    if hits.margin is None:
+        return not _too_low(hits, LASTING_RELEVANCE)
+    return hits.margin >= 0
 
 
 def _too_low(hits: Hits, least: float) -> str:
