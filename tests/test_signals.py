@@ -2,7 +2,7 @@
 
 import json
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -165,7 +165,7 @@ def test_i_points_to_the_user_unless_a_speaker_is_named(text, says_i):
         ("What did she say when he left?", False),
         ("How many dogs?", False),
         ("What timeline?", False),
-        ("Wann war das?", False),
+        ("Wann war das?", True),
     ],
 )
 def test_a_question_may_ask_for_a_time(text, when):
@@ -465,3 +465,52 @@ def test_a_speaker_called_user_is_the_user(speaker):
         assert (named := ada.get("role")) is not None
         assert named.role == "tool"
         assert talk.get_memory()[0]["role"] == speaker
+
+
+@pytest.mark.parametrize(
+    ("question", "says_i", "when", "day"),
+    [
+        ("Wann war ich gestern dort?", True, True, "2024-05-07"),
+        ("Was esse ich gern?", True, False, None),
+        ("¿Cuándo me mudé?", True, True, None),
+        ("¿Qué comió ella ayer?", False, False, "2024-05-07"),
+        ("Quand est-ce que j'ai déménagé ?", True, True, None),
+        ("Onde eu estava ontem?", True, False, "2024-05-07"),
+        ("Che cosa fa quando piove?", False, False, None),
+        ("Когда я был там позавчера?", True, True, "2024-05-06"),
+        ("我昨天什么时候回家？", True, True, "2024-05-07"),
+        ("彼女はいつ来ましたか", False, True, None),
+        ("언제 내 집에 왔어?", True, True, None),
+        ("متى كنت أنا هناك أمس؟", True, True, "2024-05-07"),
+        ("मैं कब गया था?", True, True, None),
+        ("Ne zaman taşındım, benim evim nerede?", True, True, None),
+        ("Vandaag is het niet mijn dag, wanneer wel?", True, True, None),
+        # Words of English in other languages: "me" in Norwegian, and a title.
+        ("Når kommer du, og hva er me?", False, False, None),
+        ("Wer hat das Lied When I Fall geschrieben und ist es gut?", False, False, None),
+    ],
+)
+def test_i_and_when_and_yesterday_are_those_of_the_language(
+    question: str, *, says_i: bool, when: bool, day: str | None
+) -> None:
+    """The rules of English read no other language."""
+    read = QuestionSignals.of(question).asked_on(date(2024, 5, 8))
+    assert (read.says_i, read.when) == (says_i, when)
+    assert read.date == (day and NamedDate(2024, 5, date.fromisoformat(day).day))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Gestern war ich im April in Rom", 2),
+        ("Das ist nicht mein last minute", 0),  # English in a German text
+        ("Ayer llovió en la ciudad", 1),
+        ("Вчера был понедельник", 2),
+        ("昨天下雨", 1),
+        ("어제 비가 왔다", 1),
+        ("أمس كنت هنا", 1),
+        ("Vrei ceva de la mine luni?", 0),  # no words of Romanian are listed
+    ],
+)
+def test_temporal_words_are_those_of_the_language(text: str, count: int) -> None:
+    assert words.analyse(text).temporal == words.temporal(text) == count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from types import ModuleType
 
 import pytest
@@ -14,12 +15,14 @@ from alveus.search.margin import is_courtesy
 from alveus.search.signals import QuestionSignals
 from alveus.text import statements
 from alveus.text.statements import statement
-from alveus.values import http_json, languages, words
+from alveus.values import http_json, languages, phrases, words
 from alveus.values.http_json import STATUSES, reported_failure
 from alveus.values.languages import language_of
 from alveus.values.lazy import lists_of, words_of
 
-LISTED = (answer_reader, http_json, languages, server_replies, signals, statements, words)
+LISTED = (
+    *(answer_reader, http_json, languages, phrases, server_replies, signals, statements, words),
+)
 
 
 def same(first: str, second: str) -> bool:
@@ -118,6 +121,35 @@ def test_each_letter_votes_for_its_languages() -> None:
     listed = words_of(languages.__file__)["letters"]
     for code, letters in zip(listed[::2], listed[1::2], strict=True):
         assert [letter for letter in letters if not votes(f"{letter}x", code)] == []
+
+
+DAYS = {
+    "before_yesterday": ("2024-05-06", "2024-05-06"),
+    "yesterday": ("2024-05-07", "2024-05-07"),
+    "last_week": ("2024-04-29", "2024-05-05"),
+    "last_month": ("2024-04-01", "2024-04-30"),
+    "last_year": ("2023-01-01", "2023-12-31"),
+}
+
+
+def is_read(kind: str, language: str, phrase: str) -> bool:
+    """Whether a text with a phrase is read as the list of the phrase says."""
+    if kind == "temporal":
+        return words._tokenize(phrase, words._temporal_in(language))[1] >= 1
+    if kind in DAYS:
+        days = phrases.past_days_in(language, f"x {phrase} y", date(2024, 5, 8))
+        return days is not None and tuple(map(date.isoformat, days)) == DAYS[kind]
+    text = phrase.removeprefix("^")
+    asked = f"{text} zebra" if phrase != text else f"zebra {text}?"
+    return phrases.says("when" if kind == "when" else "i", language, asked)
+
+
+@pytest.mark.parametrize("name", words_of(phrases.__file__))
+def test_each_phrase_is_read(name: str) -> None:
+    kind, _, language = name.rpartition("_")
+    listed = [entry.replace("_", " ") for entry in words_of(phrases.__file__)[name]]
+    assert [entry for entry in listed if not is_read(kind, language, entry)] == []
+    assert not is_read(kind, language, "zebra")
 
 
 OTHERS = {

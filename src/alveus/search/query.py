@@ -38,7 +38,14 @@ from alveus.search.large_sets import can_be_partial, part_of
 from alveus.search.margin import Margins
 from alveus.search.projection import MapPoints, map_of
 from alveus.search.ranking import Calibration, Ranking, Scored, calibration_of
-from alveus.search.signals import MAX_PARSED, MAX_TERMS, QuestionSignals, Signals, respelled
+from alveus.search.signals import (
+    MAX_PARSED,
+    MAX_TERMS,
+    QuestionSignals,
+    Signals,
+    days_named,
+    respelled,
+)
 from alveus.store import (
     LargeSet,
     Scope,
@@ -56,7 +63,6 @@ from alveus.store.records import item_of, value_of
 from alveus.store.scope import is_hidden
 from alveus.store.times import ANY_TIME, Moment, ValidAt, check_set, valid_time
 from alveus.values import words
-from alveus.values.dates import past_days
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_kind, counted, microseconds, moment, valid_text
@@ -727,7 +733,7 @@ def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:
     Return None if the question has no such word.
     """
     now = request.asked_at
-    days = past_days(question.text[:MAX_PARSED], now.date())
+    days = days_named(question.text, now.date())
     if days is None:
         return None
     begins, ends = map(date.isoformat, days)

@@ -18,8 +18,10 @@ from alveus.errors.short_repr import short_repr
 from alveus.values import words
 from alveus.values.dates import RELATIVE_WORDS, NamedDate, named_date, past_days
 from alveus.values.keywords import suggest_names_in
+from alveus.values.languages import ENGLISH, language_of
 from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.phrases import past_days_in, says
 from alveus.values.storable import checked_kind
 
 MAX_TERMS = 256
@@ -175,8 +177,9 @@ class QuestionSignals:
     def of(cls, text: str, *, speakers: Iterable[str] = ()) -> QuestionSignals:
         """Return the signals of *text*. Any text is accepted.
 
-        Names of *speakers* are recognised in any language, dates in the languages of
-        `alveus.values.dates`, and "I" and "when" in English.
+        Names of *speakers* are recognised in any language, and dates in the languages of
+        `alveus.values.dates`. "I", "when" and "yesterday" are recognised in English and in the
+        languages of `alveus.values.phrases`; the rules of English read no other language.
 
         Args:
             speakers: The speakers of the searched items.
@@ -186,15 +189,22 @@ class QuestionSignals:
         lower = [word[0].lower().replace("\u2019", "'") for word in found]
         spans, named = _named(head, found, lower, tuple(speakers))
         date = named_date(_blanked(head, spans), lower)
+        language = language_of(text)
+        if language in (None, ENGLISH):
+            says_i, when = _says_i(found, lower), _WHEN.search(head) is not None
+            relative = not RELATIVE_WORDS.isdisjoint(lower)
+        else:
+            says_i, when = says("i", language, head), says("when", language, head)
+            relative = past_days_in(language, head, Day.max) is not None
         return cls(
             text=text,
             terms=tuple(words.terms(text)[:MAX_TERMS]),
             meaning=_without(text, spans) if spans else text,
             speaker=next(iter(named)) if len(named) == 1 else None,
-            says_i=not named and _says_i(found, lower),
+            says_i=not named and says_i,
             date=date,
-            when=_WHEN.search(head) is not None,
-            relative=date is None and not RELATIVE_WORDS.isdisjoint(lower),
+            when=when,
+            relative=date is None and relative,
         )
 
     def asked_on(self, today: Day) -> QuestionSignals:
@@ -202,8 +212,16 @@ class QuestionSignals:
 
         If the question has no such word, return the signals unchanged.
         """
-        days = past_days(self.text[:MAX_PARSED], today) if self.relative else None
+        days = days_named(self.text, today) if self.relative else None
         return self if days is None else replace(self, date=NamedDate.of_days(*days))
+
+
+def days_named(question: str, today: Day) -> tuple[Day, Day] | None:
+    """Return the past days that words such as "yesterday" in a question name, first and last."""
+    language, head = language_of(question), question[:MAX_PARSED]
+    if language in (None, ENGLISH):
+        return past_days(head, today)
+    return past_days_in(language, head, today)
 
 
 def naming(question: str) -> Callable[[str], bool]:

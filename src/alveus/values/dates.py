@@ -1,9 +1,10 @@
 """Dates that a text names, and the closeness of a time to a date.
 
-`named_date` reads months in English, German, French and Spanish with or without a day and a year
+`named_date` reads months in English, German, French, Spanish, Portuguese, Italian and Dutch, with
+or without a day and a year
 ("8 May 2023", "March 3rd", "im Dezember"), ``2023-12-29``, ``29.12.2023``, ``12/29/2023`` if only
-one reading is possible, ``2023年12月29日``, and a bare year of this century. Other texts name no
-date.
+one reading is possible, ``2023年12月29日`` (in Korean too), and a bare year of this century. Other
+texts name no date.
 
 `past_days` and `with_dates` read English words for a date relative to another date, such as
 "yesterday" and "last Friday". They count calendar days, never hours, so a change of the clocks has
@@ -49,6 +50,9 @@ _LANGUAGES = (
     "januar februar märz april mai juni juli august september oktober november dezember",
     "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "januari februari maart april mei juni juli augustus september oktober november december",
 )
 _NAMES = {name: number for names in _LANGUAGES for number, name in enumerate(names.split(), 1)} | {
     "sept": 9
@@ -71,7 +75,7 @@ _IN_NUMBERS = (
     rf"(?<![\d./-])(?:(?P<y1>{_YEAR})-(?P<m1>\d\d)(?:-(?P<d1>\d\d))?"
     rf"|(?P<d2>\d\d?)\.(?P<m2>\d\d?)\.(?P<y2>{_YEAR})"
     rf"|(?P<a3>\d\d?)/(?P<b3>\d\d?)/(?P<y3>{_YEAR}))(?![\d/-])"
-    rf"|(?:(?P<y4>{_YEAR})年)?(?P<m4>\d\d?)月(?:(?P<d4>\d\d?)[日号])?"
+    rf"|(?:(?P<y4>{_YEAR})\s?[年년]\s?)?(?P<m4>\d\d?)\s?[月월](?:\s?(?P<d4>\d\d?)[日号일])?"
 )
 _BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
 _ANY_DIGIT = re.compile(r"\d", re.ASCII)

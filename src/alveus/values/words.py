@@ -29,9 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.values.forks import FORKS
-from alveus.values.languages import has_endings
+from alveus.values.languages import has_endings, language_of
 from alveus.values.lazy import words_of
 from alveus.values.native import NATIVE
+from alveus.values.phrases import temporal_words
 from alveus.values.sqlite_connections import PlainConnection
 from alveus.values.storable import EPOCH, checked
 
@@ -261,15 +262,15 @@ def _analyse(text: str, context_terms: list[int], *, cut: bool = False) -> TextT
         cut: Whether the beginnings of long words are terms too.
     """
     parts, marks = passages(text), _marks(text)
-    read = _terms_and_beginnings if cut else _terms_of
+    read, temporal = (_terms_and_beginnings, _temporal_of(text)) if cut else (_terms_of, None)
     if len(parts) == 1:
-        words, times = _tokenize(text)
+        words, times = _tokenize(text, temporal)
         packed, tokens = pack(read(words) + context_terms, marks)
         return TextTerms(packed, tokens, times)
     pieces: list[bytes] = []
     tokens, times = len(context_terms), 0
     for part in parts:
-        words, temporal_words = _tokenize(part)
+        words, temporal_words = _tokenize(part, temporal)
         part_terms = read(words)
         pieces.append(pack(part_terms + context_terms, [PASSAGE, *([] if pieces else marks)])[0])
         tokens, times = tokens + len(part_terms), times + temporal_words
@@ -410,9 +411,10 @@ def terms(text: str) -> list[int]:
 def temporal(text: str) -> int:
     """Return the number of temporal words in *text*, at most `MAX_COUNT`.
 
-    These are words such as "yesterday", months (not "may"), weekdays, numbers of four digits.
+    These are words such as "yesterday", months (not "may"), weekdays, numbers of four digits. Each
+    language in Latin letters has words of its own (`alveus.values.phrases`), or none.
     """
-    return _tokenize(text)[1]
+    return _tokenize(text, _temporal_of(text))[1]
 
 
 def is_unspaced(text: str) -> bool:
@@ -462,10 +464,15 @@ def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     return terms, counts
 
 
-def _tokenize(text: str) -> tuple[list[str], int]:
-    """Return the tokens of *text*, with stop words, and the number of temporal words."""
+def _tokenize(text: str, temporal: frozenset[str] | None = None) -> tuple[list[str], int]:
+    """Return the tokens of *text*, with stop words, and the number of temporal words.
+
+    Args:
+        temporal: The temporal words of the text's language. None means those of English and of the
+            languages in other letters than Latin.
+    """
     text, pairs = _folded(text)
-    tokens, times, years = _split(text)
+    tokens, times, years = _split(text, pairs, temporal)
     if years:
         tokens = tokens + _date_words(text)
     return tokens + pairs if pairs else tokens, min(times + years, MAX_COUNT)
@@ -484,11 +491,37 @@ def _folded(text: str) -> tuple[str, list[str]]:
     return _unspaced().sub(" ", text), _pairs(text)
 
 
-def _split(text: str) -> tuple[list[str], int, int]:
+def _split(
+    text: str, pairs: list[str], temporal: frozenset[str] | None = None
+) -> tuple[list[str], int, int]:
     """Return tokens, and the numbers of temporal words and possible years among them."""
     tokens = _tokenizers().split(text.encode(errors="replace"))
     years = sum([token.isdecimal() for token in tokens if len(token) == len("2023")])
-    return tokens, sum(map(_TEMPORAL_WORDS.__contains__, tokens)), years
+    if temporal is not None:
+        return tokens, sum(map(temporal.__contains__, tokens + pairs)), years
+    times = sum(map(_TEMPORAL_WORDS.__contains__, tokens))
+    if pairs or not text.isascii():
+        times += sum(map(_temporal_elsewhere().__contains__, tokens + pairs))
+    return tokens, times, years
+
+
+def _temporal_of(text: str) -> frozenset[str] | None:
+    return _temporal_in(language_of(text) or "") if has_endings(text) else None
+
+
+@lru_cache(maxsize=64)
+def _temporal_in(language: str) -> frozenset[str]:
+    """Return the temporal words of a language, as tokens."""
+    texts = map(_folded, temporal_words(language))
+    return frozenset(
+        token for text, pairs in texts for token in pairs[-1:] or _tokenizers().split(text.encode())
+    )
+
+
+@lru_cache(maxsize=1)
+def _temporal_elsewhere() -> frozenset[str]:
+    """Return the temporal words of languages in other letters than Latin, as tokens."""
+    return frozenset[str]().union(*map(_temporal_in, ("ar", "hi", "ja", "ko", "ru", "zh")))
 
 
 def _read_chunk(chunk: str) -> tuple[list[int], int, int] | None:
@@ -500,7 +533,7 @@ def _read_chunk(chunk: str) -> tuple[list[int], int, int] | None:
     text, pairs = _folded(chunk)
     if _MAY_BE_DATE.search(text):
         return None
-    tokens, times, years = _split(text)
+    tokens, times, years = _split(text, pairs)
     return _terms_of(tokens + pairs), times + years, years
 
 
