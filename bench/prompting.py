@@ -46,6 +46,7 @@ if not __package__:
 from alveus import Budget, Memory
 from alveus.embed import open_embedder
 from bench import conversations, measure, peers, retrieval
+from bench.corpus import Rows
 from bench.measure import Report, Result
 
 DATA = Path(__file__).parent / "prompting_data"
@@ -151,14 +152,6 @@ PEERS = {
 }
 
 
-@dataclass(frozen=True)
-class _Rows:
-    ids: Sequence[str]
-    texts: Sequence[str]
-    kinds: Sequence[str]
-    vectors: Any
-
-
 def _peer(
     name: str, embedder: Any, texts: Sequence[str], folder: Path
 ) -> Callable[[str], Sequence[int]]:
@@ -166,7 +159,7 @@ def _peer(
     peer: Any = getattr(import_module(module), made_by)(embedder)
     peer.open(Path(tempfile.mkdtemp(dir=folder)), embedder.dimensions)
     ids = [str(n) for n in range(len(texts))]
-    rows = _Rows(ids, texts, ["fact"] * len(ids), embedder.embed(texts))
+    rows = Rows(ids, texts, ["fact"] * len(ids), embedder.embed(texts))
     peer.add(rows, ["user"] * len(ids))
 
     def ranked(request: str) -> Sequence[int]:
