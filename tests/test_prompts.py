@@ -1115,6 +1115,8 @@ def test_lasting_items_come_first_among_what_was_said() -> None:
         ada.add("I cannot stand spicy food.")
         made = ada.context("Where shall we go for dinner?", budget_tokens=300)
         assert "I cannot stand spicy food." in _texts(made, "items")
+        reasons = {piece.text: piece.reason for piece in _in(made, "items")}
+        assert reasons["I cannot stand spicy food."].startswith("a lasting item")
         assert len(_texts(made, "items")) > 5
 
 

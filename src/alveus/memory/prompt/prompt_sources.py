@@ -61,6 +61,9 @@ LASTING_SHARE = 0.3
 AMONG = 100
 """The least number of hits among which lasting items are found."""
 
+LASTING = "a lasting item: it may matter to queries that share no word with it"
+"""The reason for showing a lasting item before others."""
+
 LASTING_TOKENS = 40
 """The most tokens of a lasting item."""
 
@@ -312,6 +315,7 @@ class PromptSources:
             fits = self._room is None or used <= LASTING_SHARE * self._room
             if fits and len(first) < self._limit:
                 self._used_lasting = used
+                one.piece = replace(one.piece, reason=LASTING)
                 first.append(one)
         return first
 
