@@ -292,7 +292,7 @@ def test_what_was_added_anew_under_its_id_is_not_brought_back(memory: Memory) ->
     done = notes.compact(Trim(n=2))
     assert done is not None
     notes.add("another", id="note 1")
-    with pytest.raises(CompactionChanged, match="an item 'note 1' is live again"):
+    with pytest.raises(CompactionChanged, match="the set has an item 'note 1' again"):
         notes.undo(done.id)
     assert texts(notes.list()) == [*numbered(2, 2), "another"]
     notes.delete("note 1")

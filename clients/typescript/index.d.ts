@@ -13,7 +13,7 @@ export interface AddedIds {
 
 /** The results of a batch's calls, and its commit, if it changed anything. */
 export interface BatchAnswer {
-  /** The commit as of which exact memory was read. */
+  /** Exact memory was read as it was after this commit. */
   base: number;
   answers: Array<CallAnswer>;
   touched: Array<TouchedItem>;
@@ -27,7 +27,7 @@ export interface BatchBody {
   calls: Array<ExactIsExist | ExactGetFieldNames | ExactNames | ExactDelete | ExactMove | ExactClear | ExactAppend | ExactIncrement | ExactSet | ExactNewObject | ReadValue | ReadFields | Subtree | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | KeyDiff | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
   /** Commit nothing; return the last answer. */
   dry_run?: boolean;
-  /** The commit as of which exact memory is read. */
+  /** Exact memory is read as it was after this commit. */
   base?: number | null;
   /** The calls depend on exact memory that a dry run read. */
   has_read?: boolean;
@@ -806,7 +806,7 @@ export interface Item {
   role?: string | null;
   /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
   session?: string | null;
-  /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
+  /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added. Search for a day compares that day with the item's date at this offset. */
   time?: string;
   /** Ids of the items from which the item was derived. */
   sources?: Array<string>;
@@ -814,7 +814,7 @@ export interface Item {
   compacted?: boolean;
   /** The end of a span of time that begins at `time`; only for items that cover a span. */
   until?: string | null;
-  /** From this time on, reads of the present exclude the item, unless it is changed before. */
+  /** From this time on, reads of the present exclude the item. An earlier update can move this time. */
   expire_at?: string | null;
   /** When the fact in the item began to hold, or None if it always held. */
   valid_from?: string | null;
@@ -846,7 +846,7 @@ export interface ItemAnswer {
   role: string | null;
   /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
   session: string | null;
-  /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
+  /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added. Search for a day compares that day with the item's date at this offset. */
   time: string;
   /** Time of the commit that added the item. */
   created: string;
@@ -860,7 +860,7 @@ export interface ItemAnswer {
   compacted: boolean;
   /** The end of a span of time that begins at `time`; only for items that cover a span. */
   until: string | null;
-  /** From this time on, reads of the present exclude the item, unless it is changed before. */
+  /** From this time on, reads of the present exclude the item. An earlier update can move this time. */
   expire_at: string | null;
   /** When the fact in the item began to hold, or None if it always held. */
   valid_from: string | null;
@@ -1479,7 +1479,7 @@ export interface SetAdmit {
     role?: string | null;
     /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
     session?: string | null;
-    /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
+    /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added. Search for a day compares that day with the item's date at this offset. */
     time?: string;
     /** Ids of the items from which the item was derived. */
     sources?: Array<string>;
@@ -1487,7 +1487,7 @@ export interface SetAdmit {
     compacted?: boolean;
     /** The end of a span of time that begins at `time`; only for items that cover a span. */
     until?: string | null;
-    /** From this time on, reads of the present exclude the item, unless it is changed before. */
+    /** From this time on, reads of the present exclude the item. An earlier update can move this time. */
     expire_at?: string | null;
     /** When the fact in the item began to hold, or None if it always held. */
     valid_from?: string | null;
@@ -1673,7 +1673,7 @@ export interface SetSupersede {
     role?: string | null;
     /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
     session?: string | null;
-    /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
+    /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added. Search for a day compares that day with the item's date at this offset. */
     time?: string;
     /** Ids of the items from which the item was derived. */
     sources?: Array<string>;
@@ -1681,7 +1681,7 @@ export interface SetSupersede {
     compacted?: boolean;
     /** The end of a span of time that begins at `time`; only for items that cover a span. */
     until?: string | null;
-    /** From this time on, reads of the present exclude the item, unless it is changed before. */
+    /** From this time on, reads of the present exclude the item. An earlier update can move this time. */
     expire_at?: string | null;
     /** When the fact in the item began to hold, or None if it always held. */
     valid_from?: string | null;

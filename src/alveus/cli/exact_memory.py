@@ -208,7 +208,7 @@ def diff_command(
 ) -> None:
     """Show what changed in a key's memory between two moments.
 
-    SINCE and UNTIL are commit numbers, times, or days where you are: from the begin of the day
+    SINCE and UNTIL are commit numbers, times, or days where you are: from the start of the day
     SINCE to the end of the day UNTIL; without UNTIL it is now. Compares exact memory and
     all sets, unless --tree or --set names what to compare.
     With --json: {"key": …, "since": …, "until": …, "tree": [{"kind": "added" | "removed" |

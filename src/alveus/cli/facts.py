@@ -100,7 +100,7 @@ def learn_command(
     are learnt from these texts instead. Without --model, rules for English find the facts.
 
     Each line of --input is a message: {"role": "user", "content": "I live in Lisbon.", "name":
-    "Ada", "time": "2026-03-01T10:00:00Z", "id": "1"}, of which role and content are needed. If the
+    "Ada", "time": "2026-03-01T10:00:00Z", "id": "1"}. Only role and content are required. If the
     command is interrupted, repeat it: no message is added twice.
 
     With --watch the command follows the conversations of all keys until SIGTERM (exit code 0) or

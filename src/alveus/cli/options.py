@@ -322,7 +322,7 @@ def read_time(text: str) -> datetime:
 
 
 def read_end(text: str) -> datetime:
-    """Return *text* as a time. A day means its end, the begin of the next day."""
+    """Return *text* as a time. A day means its end, the start of the next day."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -495,7 +495,7 @@ def _set_option(says: str, **more: Any) -> Any:
 
 
 OWNER: Any = OptionGroup({"key": key_option(), "knowledge": knowledge_option()}, Owner)
-"""--key and --knowledge, of which the user gives exactly one."""
+"""--key and --knowledge. The user gives exactly one of them."""
 
 KEY = option(
     "--key -k KEY",

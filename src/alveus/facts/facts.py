@@ -305,8 +305,8 @@ class Facts:
     def undo(self, *learnings: str | LearnReport, idempotency_key: str | None = None) -> int:
         """Undo learnings, in one commit; return the number of facts that the undo removes.
 
-        Superseded facts are valid again, facts that were taken back are live again, and known facts
-        lose what these learnings added to them. The messages are not read again.
+        Superseded facts are valid again, facts that were taken back return, and known facts lose
+        what these learnings added to them. The messages are not read again.
 
         Args:
             learnings: Ids of learnings, or results of `KeyMemory.learn`.

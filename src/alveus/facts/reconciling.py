@@ -255,7 +255,7 @@ class FactChanges:
     def _made_and_judged(
         self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]
     ) -> dict[int, _KnownFact]:
-        """Return the new facts that the rules of the set accept, by the number of the candidate."""
+        """Return the new facts that the rules accept, each under the number of its candidate."""
         new = {
             number: self._made(candidate)
             for number, (candidate, decision) in enumerate(decided, start=1)

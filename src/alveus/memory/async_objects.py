@@ -338,7 +338,7 @@ class AsyncSets(AsyncObject[K]):
         return AsyncConversation(self.loop, self.sync.conversation(name, timezone=timezone))
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
-        """Return the set *name*. This is Flink Agents' name for `set`."""
+        """The method `set`, under the name that Flink Agents uses."""
         return await self.set(name)
 
     @property

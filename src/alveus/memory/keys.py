@@ -288,7 +288,7 @@ class KeySets(OwnerSets):
     history = delegated(default_set, MemorySet.history)
 
     def get_memory_set(self, name: str) -> MemorySet:
-        """Return the set *name*. This is Flink Agents' name for `set`."""
+        """The method `set`, under the name that Flink Agents uses."""
         return self.set(name)
 
     @property

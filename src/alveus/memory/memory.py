@@ -481,7 +481,7 @@ class Memory:
         """Delete the versions of exact trees from before a time for good; return their number.
 
         This applies to all keys of the store. Current values stay. History from the last day stays
-        too, and history since the begin of the oldest unfinished run. Sets have a separate
+        too, and history since the start of the oldest unfinished run. Sets have a separate
         retention.
 
         Args:

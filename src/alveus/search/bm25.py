@@ -165,7 +165,7 @@ class Bm25:
         return sorted(terms, key=lambda term: (len(term.passages), -term.peak))
 
     def _added(self, index: SetIndex, terms: Sequence[_Term]) -> tuple[Docs, Numbers]:
-        """Return the passages that contain any of *terms*, rising, and their BM25 for *terms*."""
+        """Return the sorted passages that contain any of *terms*, and their BM25 for *terms*."""
         if not terms:
             return np.zeros(0, np.int32), np.zeros(0)
         passages = np.concatenate([term.passages for term in terms])
@@ -179,7 +179,7 @@ class Bm25:
     def _added_up(
         self, index: SetIndex, every: Numbers, goal: _Goal, done: int, allowed: Mask | None
     ) -> tuple[Docs, Numbers, int]:
-        """Return the passages that may be best, rising, their sums, and the number of terms added.
+        """Return the sorted passages that may be best, their sums, and the number of terms added.
 
         Args:
             every: For each passage, the sum of the weights of the first *done* terms. The weights
@@ -368,7 +368,7 @@ def _reached(values: Numbers, count: int) -> float:
 
 
 def united(parts: Sequence[Docs]) -> Docs:
-    """Return each doc of *parts* once, rising. For few docs this is quicker than `np.unique`."""
+    """Return each doc of *parts* once, sorted. For few docs this is quicker than `np.unique`."""
     docs = np.concatenate(parts)
     docs.sort()
     new = np.ones(len(docs), np.bool_)

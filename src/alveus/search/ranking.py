@@ -112,7 +112,7 @@ class _Page:
     """The scored docs of one set.
 
     Attributes:
-        docs: The scored docs, rising. None means all docs of the set.
+        docs: The scored docs, sorted. None means all docs of the set.
         parts: Parts of the scores by name: a number for each doc.
         keys: Scores in units of 1e-9, as whole numbers; -inf for a doc that is not a hit.
     """
@@ -544,7 +544,7 @@ def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
 
 
 def _with_neighbours(index: SetIndex, docs: Docs) -> Docs:
-    """Return *docs* and the docs before and after them in their sessions, rising."""
+    """Return *docs* and the docs before and after them in their sessions, sorted by number."""
     around = united([docs, index.previous[docs], index.next[docs]])
     return around[around >= 0]
 

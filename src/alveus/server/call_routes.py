@@ -34,7 +34,7 @@ class BatchBody(BaseModel):
     dry_run: Annotated[bool, Field(description="Commit nothing; return the last answer.")] = False
     base: Annotated[
         int | None,
-        Field(ge=0, lt=1 << 62, description="The commit as of which exact memory is read."),
+        Field(ge=0, lt=1 << 62, description="Exact memory is read as it was after this commit."),
     ] = None
     has_read: Annotated[
         bool, Field(description="The calls depend on exact memory that a dry run read.")
@@ -140,11 +140,11 @@ def _answer(call: CallBody, to: CallTarget, again: BatchBody | None) -> Document
     """Make a call in a batch, and return the result of the call.
 
     Args:
-        again: The request, if an earlier dry run already made this call, else None.
+        again: The body of the HTTP request, if the client already made this call in a dry run of
+            the batch; else None.
 
     Raises:
-        StaleItem, SetMoved: The call succeeded in the dry run but fails now, because the items
-            that it uses have changed.
+        StaleItem, SetMoved: The call succeeded in the dry run but fails now: its items changed.
     """
     try:
         return call.answer(to)

@@ -16,7 +16,7 @@ Where: TypeAlias = dict[str, Any]
 
 
 def named_entities(filters: Where) -> list[Entity]:
-    """Return entities of which each matching memory has at least one.
+    """Return entities such that each matching memory belongs to at least one of them.
 
     Return an empty list if the filter names no such entities. If several parts of a conjunction
     name entities, choose the part whose entities have the earliest kinds in `KINDS`: the last kind

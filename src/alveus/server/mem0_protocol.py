@@ -75,7 +75,7 @@ router = APIRouter(route_class=_Mem0Route, include_in_schema=False)
 
 
 class _Mem0Body(asked.ValidTexts):
-    """A body that refuses unknown fields, because they may be meant to change the result."""
+    """A body that refuses unknown fields, because the sender may expect an effect from them."""
 
     model_config = ConfigDict(extra="forbid")
 

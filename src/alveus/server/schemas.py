@@ -321,7 +321,7 @@ class BatchCommit(BaseModel):
 class BatchAnswer(BaseModel):
     """The results of a batch's calls, and its commit, if it changed anything."""
 
-    base: int = Field(description="The commit as of which exact memory was read.")
+    base: int = Field(description="Exact memory was read as it was after this commit.")
     answers: list[CallAnswer]
     touched: list[TouchedItem]
     changes: bool = Field(description="Whether it changes anything.")

@@ -300,7 +300,7 @@ def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
 
 
 def _matching(store: Store, ref: SetRef, chosen: Filter | None) -> list[str]:
-    """Return the ids of items of which at least one version matches."""
+    """Return the ids of the items that have at least one matching version."""
     item_ids = (
         version.record.id
         for version in _versions(store, ref)

@@ -162,8 +162,8 @@ class Engine(ProcessBound):
         paths: Parsed paths of short-term memory, shared by all keys.
         joint_adds: Combines the adds of many threads into one commit.
         timezone: The zone of the reader; it defines the days of times without a zone.
-        original: The engine of which this one is a copy in another zone; the reference keeps it
-            alive.
+        original: If this engine is a copy for another zone, the engine that was copied. The
+            reference keeps it alive.
     """
 
     store: Store
@@ -512,7 +512,7 @@ class SetReader:
         return [[s for s in items if not expired(s.record, now)] for items in matches]
 
     def recent_hits(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """Return the recent hits of *scope* and of knowledge, each with its scope."""
+        """Return the hits of recent searches in *scope* and in knowledge, each with its scope."""
         return self._engine.recent_hits.of(scope)
 
     def alone(self, what: str) -> Engine:

@@ -124,7 +124,7 @@ class CommittedTree:
         return Snapshot(self.ledger, self.scope, None).node(location.path, self.clock()) is not None
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value at *location*, or a `NonValue`: missing, or an object."""
+        """Return the value at *location*, or a `NonValue` if nothing or an object is there."""
         if self.ttl is not None and self.ttl.refresh == "read":
             return self.query(lambda tree: tree.read(location))
         node = Snapshot(self.ledger, self.scope, None).node(location.path, self.clock())

@@ -247,9 +247,9 @@ class Undo:
     """Restore the items that compaction *compaction* of a set retired, and retire its summaries.
 
     Each item returns as the next version of its id; erased items do not return. The commit raises
-    `CompactionChanged` if the compaction was undone before, if a summary has changed, or if the id
-    of a retired item is live again. A summary that was compacted and restored since counts as
-    unchanged.
+    `CompactionChanged` if the compaction was undone before, if a summary has changed, or if the set
+    again has an item with the id of a retired one. A summary that was compacted and restored since
+    counts as unchanged.
 
     Attributes:
         erased: How many retired and added items had been erased when the undo was made. The commit
@@ -358,7 +358,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """All changes of one action, as one value, of which a store commits all or none.
+    """All changes of one action, as one value. A store commits all of them or none.
 
     A batch belongs to one key or to knowledge. The item changes of a key's batch may also change
     sets of knowledge.

@@ -151,7 +151,7 @@ def check_run(
     if scope != batch.scope:
         raise InvalidInput(f"run {progress.run} belongs to {scope}, but its batch to {batch.scope}")
     if is_work and not has_begun and progress.begin is None:
-        raise InvalidInput(f"the first commit of run {progress.run} lacks the begin of the run")
+        raise InvalidInput(f"the first commit of run {progress.run} needs a `Begin`")
 
 
 def no_run(run: int) -> NotFound:

@@ -115,7 +115,7 @@ class UnreachableCopy(NamedTuple):
 
 
 ERASED_HOW = "{}"
-"""The `Compaction.how` of a compaction of which an item was erased."""
+"""The `Compaction.how` of a compaction that added or retired an erased item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Erased:
 
     Attributes:
         commit: The number of the commit. None if there was nothing to erase, or for a dry run.
-        counts: The number of erased rows of each kind, without kinds of which no row was erased.
+        counts: The number of erased rows by kind; kinds without erased rows are left out.
         derived: How many erased items were derived from the requested ones, directly or not.
         restored: How many other sources of the derived items became live again.
         lost: How many derived items cannot be made again, as some of their sources were purged.

@@ -360,7 +360,7 @@ class Finder(Protocol):
 
 
 class WholeSets:
-    """The methods for large sets, for a store of which search always reads whole sets."""
+    """The methods for large sets, for a store whose sets search always reads whole."""
 
     @property
     def large_items(self) -> int | None:

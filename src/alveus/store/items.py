@@ -47,8 +47,8 @@ class Item:
         session: The conversation to which the item belongs. Search also looks at the items before
             and after the item in that conversation.
         time: When the remembered event happened; the default is the time of the commit. Returned
-            times have the offset from UTC with which the item was added, and search counts the
-            days of the item in that offset.
+            times have the offset from UTC with which the item was added. Search for a day compares
+            that day with the item's date at this offset.
         created: Time of the commit that added the item.
         updated: Time of the commit that made this version.
         accessed: When a search or a get last returned the item, or None. The time may lag: a killed
@@ -56,8 +56,8 @@ class Item:
         sources: Ids of the items from which the item was derived.
         compacted: Whether the item replaces its sources.
         until: The end of a span of time that begins at `time`; only for items that cover a span.
-        expire_at: From this time on, reads of the present exclude the item, unless it is changed
-            before.
+        expire_at: From this time on, reads of the present exclude the item. An earlier update can
+            move this time.
         valid_from: When the fact in the item began to hold, or None if it always held.
         valid_to: When the fact in the item ceased to hold, or None if it still holds.
         version: The number of the version: 1, 2, …; it rises with each change.

@@ -197,8 +197,8 @@ class Ledger(Protocol):
     def node_commits(self, scope: Scope, path: Path) -> list[int]:
         """Return the numbers of the commits that put or removed the node at *path*, in order.
 
-        For the root, these are the commits that put or removed any node. Commits of which no
-        version is kept are not known.
+        For the root, these are the commits that put or removed any node. Commits whose
+        versions were all pruned are left out.
         """
         ...
 

@@ -272,7 +272,7 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
 def check_spans(time: int | None, until: int | None, since: int | None, to: int | None) -> None:
     """Raise `InvalidInput` if *until* is before *time*, or *to* before *since*."""
     if time is not None and until is not None and until < time:
-        raise InvalidInput("until must not be before time, the begin of the same period")
+        raise InvalidInput("until must not be before time, the start of the same period")
     if since is not None and to is not None and to < since:
         raise InvalidInput("valid_to must not be before valid_from")
 

@@ -72,7 +72,7 @@ class Definition:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Value]) -> Definition:
-        """Return the definition of which *document* is the `to_json`.
+        """Return the definition whose `to_json` returned *document*.
 
         Raises:
             InvalidInput: *document* has an unknown field or an invalid value.

@@ -75,8 +75,8 @@ class ChatServer:
     """Answers ``POST /v1/chat/completions`` on 127.0.0.1, plain or streamed.
 
     Args:
-        replies: The replies to the requests, in order, of which the last is repeated; or a function
-            that returns the reply to a request. A text means a `ChatReply` with this text.
+        replies: The replies to the requests, in order; the last one is repeated. Or a function that
+            returns the reply to a request. A text means a `ChatReply` with this text.
     """
 
     def __init__(self, replies: Script = ("ok",)) -> None:

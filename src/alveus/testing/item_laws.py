@@ -220,7 +220,7 @@ class ItemLaws(Laws):
         assert [item.end_commit for item in store.versions(NOTES, "i")] == [number]
 
     def test_an_id_that_comes_back_goes_on_counting(self, store: Store) -> None:
-        """The version numbers of an id that is added again go on rising.
+        """If an id is added again, its version numbers continue from the last one.
 
         The item has a new creation time and position.
         """

@@ -195,7 +195,7 @@ class PastLaws(Laws):
         write(store, Undo(NOTES, recorded.id))
         assert ids(store.page(NOTES)) == ["i"]
 
-    # --- the begin of a complete past
+    # --- the start of a complete past
 
     @pytest.mark.parametrize("start", [NOW, -NOW])
     def test_a_past_says_from_when_on_it_is_whole(self, store: Store, start: int) -> None:

@@ -555,7 +555,7 @@ class ProgressLaws(Laws):
         assert (there(store, run).now, there(store, run).actions) == (NOW, ())
 
     def test_a_first_step_or_call_without_a_begin_is_refused(self, store: Store) -> None:
-        """The first step or call must contain the begin of the run, which a replay needs."""
+        """The first step or call must contain the run's `Begin`, because a replay needs it."""
         run, lease = accept(store), leased(store)
         for progress in (Step(run, 0, "greet"), call(run)):
             refused(store, InvalidInput, batch(progress, under=lease))

@@ -107,7 +107,7 @@ class TreeLaws(Laws):
         assert fields(store) == ["a"]
 
     def test_fields_come_in_the_order_they_were_made(self, store: Store) -> None:
-        """Fields are in the order of creation, whatever their names, over several commits."""
+        """Fields are in the order of their creation, even if several commits created them."""
         write(store, Put(("z",), 1), Create(("m",)))
         write(store, Put(("a",), 1))
         write(store, Put(("k",), 1))

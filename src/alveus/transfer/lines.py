@@ -391,7 +391,7 @@ def checked_item(item: Item) -> Item:
         if (time := getattr(item, name)) is not None
     }
     if item.until is not None and item.time is None:  # the time of import begins no span
-        raise InvalidInput('"until" needs "time", the begin of the same period')
+        raise InvalidInput('"until" needs "time", the start of the same period')
     if len(times) > 1:
         check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
     for source in item.sources:

@@ -55,12 +55,12 @@ _TAILS = _Tails()
 
 
 def new_id() -> str:
-    """Return a UUID of version 7: unique, and rising with time."""
+    """Return a UUID of version 7: unique. Later UUIDs sort after earlier ones."""
     return uuid7(time.time_ns())
 
 
 def new_ids(count: int) -> list[str]:
-    """Return *count* ids of version 7, rising, all with the same time."""
+    """Return *count* ids of version 7 in rising order, all with the same time."""
     front = _front(time.time_ns())
     drawn = _drawn(count)
     drawn.sort()  # the random parts order ids of one time

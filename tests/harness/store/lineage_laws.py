@@ -611,7 +611,7 @@ class RetentionLaws(Laws):
 
     @pytest.mark.parametrize("start", [NOW, -NOW])
     def test_a_sweep_says_of_which_past_it_took(self, store: Store, start: int) -> None:
-        """A sweep of an expired value moves the begin of the complete past, before 1970 too."""
+        """A sweep of an expired value moves the start of the complete past, before 1970 too."""
         first, second = Put(("a",), 1, start + SECOND), Put(("b",), 1, start + 2 * SECOND)
         write(store, first, second, Put(("c",), 1), time=start)
         write(store, Put(("c",), 1), scope=BOB, time=start)

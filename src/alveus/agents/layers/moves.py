@@ -118,7 +118,7 @@ class FragmentEntry:
         )
 
     def as_read(self, stored: StoredItem) -> Item:
-        """Return the item from which the entry was read, with the present fields of the entry."""
+        """Return a copy of *stored*, the item of this entry, with the entry's current values."""
         return replace(
             item_of(stored),
             value=self._value(self.extra.get("era", 0)),
@@ -585,7 +585,7 @@ class Move:
     # --- rules of admission -------------------------------------------------------------------
 
     def is_refused(self, layers: Sequence[LayerSettings], entry: FragmentEntry) -> bool:
-        """Return whether the rules of any layer's set refuse an entry. Drop a refused entry."""
+        """Return whether the set of one of *layers* refuses *entry*. If so, drop *entry*."""
         return any(self._refused(self.items(layer), [entry], NEVER) for layer in layers)
 
     def _refused(

@@ -327,7 +327,7 @@ def _text_of(source: str | Path) -> tuple[str, str]:
         raise InvalidInput(f"the file {str(source)!r} cannot be read ({error})") from error
     except ValueError:
         pass  # this text cannot be a path
-    return cast("str", source), "a text, of which there is no file,"
+    return cast("str", source), "a text, not the path of a file,"
 
 
 def _items(found: object, what: str) -> dict[str, Any]:

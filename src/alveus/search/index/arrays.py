@@ -28,7 +28,7 @@ PADDING = bytes(1 << 16)
 
 
 class SpillFolder:
-    """Keeps arrays in nameless mapped files, which take page cache instead of RAM.
+    """Keeps arrays in unnamed, memory-mapped files, so that the kernel can free their pages.
 
     A file is deleted with its array, or with the process.
 

@@ -257,7 +257,7 @@ class SetIndex:
         return self.holding(term, self.postings(term)[0])
 
     def holding(self, term: int, passages: Docs) -> int:
-        """Return the number of live docs that contain a term, given its rising *passages*."""
+        """Return the number of live docs that contain a term, given its sorted *passages*."""
         if self._whole is not None and term in self._whole.counts:
             return self._whole.counts[term]
         if self.uncut or not len(passages):
@@ -266,12 +266,12 @@ class SetIndex:
         return 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
 
     def holders(self, term: int) -> Docs:
-        """Return the live docs that contain a term or have a mark, rising."""
+        """Return the live docs that contain a term or have a mark, sorted by number."""
         docs = self.documents(self.postings(term)[0])
         return docs if self.uncut else docs[np.diff(docs, prepend=-1) != 0]
 
     def postings(self, term: int) -> Postings:
-        """Return the passages of live docs that contain *term*, rising, and its count in each."""
+        """Return the sorted passages of live docs that contain *term*, and its count in each."""
         passages, counts = self._terms.find(term)
         if self.live == self.size:
             return passages, counts
@@ -329,10 +329,10 @@ class SetIndex:
     def nearest(
         self, query: Query | Quantised, limit: int, allowed: NDArray[np.bool_] | None = None
     ) -> Docs:
-        """Return up to *limit* live docs whose bit codes are nearest to that of *query*, rising.
+        """Return up to *limit* live docs whose bit codes are nearest to that of *query*.
 
-        The docs are candidates; `cosines` gives their exact order. Docs that are not *allowed* are
-        left out.
+        The docs are candidates, sorted by number; `cosines` gives their exact order. Docs that are
+        not *allowed* are left out.
         """
         usable = None if self.live == self.size else self.alive
         if allowed is not None:
@@ -534,8 +534,8 @@ class PostingList:
     """Entries grouped by term: term ``hashes[i]`` has entries ``offsets[i] : offsets[i + 1]``.
 
     Attributes:
-        hashes: The hashes of the terms, rising.
-        docs: The passage of each entry, rising within a term.
+        hashes: The hashes of the terms, sorted.
+        docs: The passage of each entry, sorted within a term.
         counts: How often the passage contains the term.
         sealed: The file that holds *docs* and *counts*, which are checked before they are read.
     """
@@ -554,7 +554,7 @@ class PostingList:
         return cls(hashes, offsets, docs, counts, sealed)
 
     def find(self, term: int) -> Postings | None:
-        """Return the passages that contain *term*, rising, and its counts, or None if none do."""
+        """Return the sorted passages that contain *term*, and its counts, or None if none do."""
         at = int(self.hashes.searchsorted(np.uint32(term)))
         if at == len(self.hashes) or self.hashes[at] != term:
             return None
@@ -607,7 +607,7 @@ class SetPostings:
         self._counts.extend(counts)
 
     def find(self, term: int) -> Postings:
-        """Return the passages that contain *term*, rising, and its count in each.
+        """Return the sorted passages that contain *term*, and its count in each.
 
         Passages of ended docs are included.
         """

@@ -221,9 +221,9 @@ class SetVectors:
     def nearest(
         self, query: Query | Quantised, limit: int, usable: NDArray[np.bool_] | None
     ) -> Docs:
-        """Return up to *limit* documents whose codes are nearest to that of *query*, rising.
+        """Return up to *limit* documents whose codes are nearest to that of *query*.
 
-        Only *usable* documents with rows are returned.
+        Documents are in rising order of number. Only *usable* documents with vectors are returned.
         """
         while self._bits.size < self.size:
             stop = min(self._bits.size + BLOCK, self.size)
@@ -402,7 +402,7 @@ class Bits:
 def nearest(
     distances: NDArray[np.uint16], owner: NDArray[np.int32], limit: int, *, among: int | None = None
 ) -> NDArray[np.int32]:
-    """Return up to *limit* owners with the least distances, rising. Of equal owners the first win.
+    """Return the *limit* owners with the least distances, sorted. Of equal owners the first win.
 
     The distance of an owner is the least distance of its rows.
 
@@ -432,7 +432,7 @@ def nearest(
 def _least(
     docs: NDArray[np.int32], near: NDArray[np.uint16]
 ) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
-    """Return each document once, rising, with its least distance."""
+    """Return each document once, sorted by number, with its least distance."""
     if (docs[1:] > docs[:-1]).all():
         return docs, near
     order = np.lexsort((near, docs))

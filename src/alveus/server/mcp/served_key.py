@@ -40,7 +40,7 @@ class Asked:
     """A call of a tool, as a client sent it.
 
     Attributes:
-        connection: A random name of the connection, or None if the request belongs to none.
+        connection: A random name of the connection, or None if the request has no connection.
         request_id: The client's id of the request.
     """
 

@@ -65,7 +65,7 @@ class MemoryHandlers:
         return self._asker if request is None else request.scope[ASKER]
 
     def _connection(self, ctx: Ctx) -> str | None:
-        """Return a unique name of the connection, or None if the request belongs to none."""
+        """Return a unique name of the connection, or None if the request has no connection."""
         request: Request | None = ctx.request
         return self._process if request is None else request.headers.get(SESSION_HEADER)
 

@@ -126,7 +126,7 @@ class PhraseFamily:
 
     Attributes:
         patterns: Regular expressions that contain names of word lists.
-        deeds: Patterns of which one must follow the phrase. If empty, the phrase alone is enough.
+        deeds: One of these patterns must follow the phrase. If empty, the phrase alone is enough.
     """
 
     name: str

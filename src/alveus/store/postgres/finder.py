@@ -152,7 +152,7 @@ def _scopes_of(names: Names) -> list[tuple[Scope, list[str] | None]]:
 
 
 def _by_set(rows: Sequence[Row]) -> dict[int, list[Feature]]:
-    """Return the features in *rows* by the number of their set. *rows* must be sorted by set."""
+    """Return a dict from set numbers to features. *rows* must be sorted by set number."""
     return {
         number: [Feature._make(row[1:]) for row in some]
         for number, some in groupby(rows, key=lambda row: row[0])

@@ -34,7 +34,7 @@ class ErasurePlan:
         rows: All versions to remove, including *derived_rows*.
         derived_rows: The versions to remove because they were derived from others to remove.
         restored_rows: The sources of derived rows that become live again.
-        lost_count: The number of derived items of which a source was purged.
+        lost_count: The number of derived items that have a purged source.
         runs: The runs whose records are erased.
         open_runs: The unfinished runs whose records are erased later.
         entries: The numbers of the commits whose requests and results are erased.
@@ -310,8 +310,8 @@ class RamErasing(RamTables):
     def _mend(self, plan: ErasurePlan, number: int) -> None:
         """Correct the compactions that retired or added an erased row.
 
-        They lose their `how`, and the restored rows. A compaction that lost all added rows, and
-        of which no retired row could return, counts as undone by commit *number*. If its sources
+        They lose their `how`, and the restored rows. A compaction without added rows, and
+        without retired rows that could return, counts as undone by commit *number*. If its sources
         stay retired, it can still be undone.
         """
         removed, back = plan.numbers, {row.row for row in plan.restored_rows}

@@ -321,7 +321,7 @@ class SetTable:
             draft.end(live)
         for row in retired:
             if set_rows.versions[row.record.id][-1].end_commit is None:
-                raise CompactionChanged(done.id, f"an item {row.record.id!r} is live again")
+                raise CompactionChanged(done.id, f"the set has an item {row.record.id!r} again")
         for row in sorted(retired, key=lambda row: row.row):
             self._revive(row, draft)
         self._put_compaction(replace(done, undo_commit=draft.number), draft)

@@ -89,7 +89,7 @@ def _step_id(run: int, ordinal: int) -> int:
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    """Return the run of which *row* has the `_FIELDS`."""
+    """Return the run whose `_FIELDS` are in *row*."""
     number, agent, space, key, *rest = row
     return Run(number, agent, Scope(space, key), *rest)
 

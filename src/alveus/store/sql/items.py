@@ -425,9 +425,9 @@ class Changes:
         return True
 
     def _add_existing(self, number: int, add: Add, row: int) -> int:
-        """Refuse an add whose id a live item has, or keep or replace the live item.
+        """Refuse an add of the id of a live item, or keep or replace that item, as *add* says.
 
-        Which of these is done, *add* says. Return the row of the item's live version.
+        Return the row of the item's live version.
         """
         item_id = add.record.id
         if add.existing == "error":
@@ -528,7 +528,7 @@ class Changes:
         reviving = [versions[row] for row in done.retired]
         for version in reviving:
             if version.live_row is not None and version.live_row not in ending:
-                raise CompactionChanged(done.id, f"an item {version.id!r} is live again")
+                raise CompactionChanged(done.id, f"the set has an item {version.id!r} again")
         self._end_rows(number, list(ending))
         self._revive(number, reviving)
         self._db.execute("UPDATE compaction SET undone = ? WHERE id = ?", (self._number, done.id))

@@ -124,7 +124,7 @@ def _content(record: object, content: object) -> str:
     if isinstance(named, str) and isinstance(content, dict):
         return wire.encode([named, checked(cast("object", content))])
     raise InvalidInput(
-        "an input with an event needs the name of its class and a dict of its fields, not "
+        "an input with an event needs the name of the event's class and a dict of its fields, not "
         f"{short_repr(named)} and {short_repr(content)}"
     )
 
