@@ -395,8 +395,8 @@ class _Choice:
         why = self._given("system", self.request.system)
         for part in (*REMEMBERED, "recent"):
             for candidate in self._in_order(part):
-                found = candidate.piece.reason or _REASONS[part]
-                reason = SHOWN_WHOLE if candidate.is_whole else found
+                usual = candidate.piece.reason or _REASONS[part]
+                reason = SHOWN_WHOLE if candidate.is_whole else usual
                 reason += CUT_REASON if candidate.is_cut else ""
                 size = self.size(candidate)
                 why.append(replace(candidate.piece, shown=True, reason=reason, tokens=size))
