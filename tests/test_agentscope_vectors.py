@@ -364,9 +364,7 @@ def test_a28_what_is_no_json(abc):
 
     alveus: the same; the error does not repeat the text.
     """
-    with pytest.raises(
-        json.JSONDecodeError, match="Cannot load a text, of which there is no file,"
-    ):
+    with pytest.raises(json.JSONDecodeError, match="Cannot load a text, not the path of a file,"):
         abc.load("mistyped.json", overwrite=True)
     with pytest.raises(json.JSONDecodeError, match="Cannot load") as raised:
         abc.load("[{bad", overwrite=True)

@@ -56,7 +56,7 @@ export interface Budget {
 /** The fields of the Python call's result. There are none if the call returns None. */
 export type CallAnswer = Record<string, any>;
 
-/** A commit: the first of the values and items that it changed, and how many it changed. */
+/** A commit: the numbers of changed values and items, and the first few of each. */
 export interface CommitAnswer {
   number: number;
   time: string;

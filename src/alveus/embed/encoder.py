@@ -145,7 +145,7 @@ def has_small_products() -> bool:
     OpenBLAS copies a matrix before it multiplies, and wakes all its threads: for one short text
     that takes longer than the product. With AVX-512 it does neither if the product is small.
     Measured, all matrices, one core of an EPYC: 12 rows 3.6 ms instead of 6.8, 24 rows 6.0 instead
-    of 9.2. Without AVX-512 parts are slower than the whole, up to twice.
+    of 9.2. Without AVX-512, parts take up to twice as long as the whole.
     """
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     return any(name == "X86_V4" or name.startswith("AVX512") for name in found)

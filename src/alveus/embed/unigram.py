@@ -141,5 +141,5 @@ def _folded(pairs: Sequence[tuple[int, int]]) -> dict[int, str]:
 
 
 def _view(array: NDArray[np.generic]) -> memoryview[Any]:
-    """Return the numbers of an array, read one by one faster than by NumPy."""
+    """Return a view of an array. Reads of single numbers are faster than with NumPy."""
     return memoryview(np.ascontiguousarray(array)).toreadonly()

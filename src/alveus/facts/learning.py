@@ -421,7 +421,7 @@ class _Learner:
         return batch
 
     def _after(self, part: RowRange) -> list[tuple[int, str]]:
-        """Return the first row and the id of each message that was added in a range, by row.
+        """Return the first row and the id of each message added in a range of rows, sorted by row.
 
         A changed message has a later row but keeps its first row. So a change makes no message
         appear twice, and no waiting message is skipped.

@@ -59,7 +59,7 @@ _ANSWER_FOLLOWS = (
 def _any_of(marks: Iterable[str]) -> str:
     """Return a pattern that matches any of *marks*.
 
-    Upper and lower case differ only in words and in marks with square brackets. A tag may have
+    Case matters only in words and in marks with square brackets. A tag may have
     white space before its ">".
     """
     ordered = sorted(marks, key=len, reverse=True)

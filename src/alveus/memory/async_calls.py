@@ -237,14 +237,14 @@ class Mark(NamedTuple):
 def read(
     method: Callable[Concatenate[S, P], R], **hints: object
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
-    """Return *method* as `awaited` does, and mark it as a reading call for HTTP."""
+    """Return `awaited(method)`, marked as a reading call for HTTP."""
     return over_http(method, "read", **hints)(awaited(method))
 
 
 def write(
     method: Callable[Concatenate[S, P], R], **hints: object
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
-    """Return *method* as `awaited` does, and mark it as a writing call for HTTP."""
+    """Return `awaited(method)`, marked as a writing call for HTTP."""
     return over_http(method, "write", **hints)(awaited(method))
 
 

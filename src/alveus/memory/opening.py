@@ -291,7 +291,7 @@ def file_path(path: object, what: str) -> str:
     """Return *path*, a str or a path object, as a str that can name a file.
 
     Args:
-        what: The begin of the error message, which says what the path is for.
+        what: The beginning of the error message. It says what the path is for.
 
     Raises:
         InvalidInput: *path* cannot name a file.

@@ -384,7 +384,7 @@ class Task:
 
 
 def _plain(lookups: Lookups) -> dict[str, Value]:
-    """Return the looked-up paths by the name of their memory, without duplicates."""
+    """Return a dict from the names of memories to the paths looked up, without duplicates."""
     return {name: [[*path] for path in dict.fromkeys(paths)] for name, paths in lookups}
 
 
@@ -438,7 +438,7 @@ class RunnerContext(Prompts):
 
     @property
     def sensory_memory(self) -> MemoryObject:
-        """The root of the run's exact memory, which is empty at the begin and lost at the end."""
+        """The root of the run's exact memory, which is empty at the start and lost at the end."""
         overlay = self._task.overlay("sensory", self)
         return MemoryObject(overlay, overlay.paths.root)
 

@@ -267,7 +267,7 @@ class Ranking:
         return score
 
     def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
-        """Return a mask of the docs that answer a question: they follow it in their session.
+        """Return a mask of the docs that may answer a question: they follow it in their session.
 
         If the query names a speaker or the user, only docs of that person count. Return None if no
         doc can be an answer.

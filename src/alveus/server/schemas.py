@@ -338,7 +338,7 @@ class ItemOfCommit(BaseModel):
 
 
 class CommitAnswer(BaseModel):
-    """A commit: the first of the values and items that it changed, and how many it changed."""
+    """A commit: the numbers of changed values and items, and the first few of each."""
 
     number: int
     time: str

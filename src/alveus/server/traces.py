@@ -362,7 +362,7 @@ def _walk(links: Links, rows: Sequence[int], visible: Visible, *, ends: int) -> 
     """Follow links from *rows*, whose distance is 0, and return the versions found.
 
     Args:
-        ends: The index of the farther row in each link, which is a pair (row, row of its source).
+        ends: 1 to follow links to sources, 0 to follow them back. A link is (row, source's row).
     """
     depths, pairs, level, depth = dict.fromkeys(rows, 0), set[tuple[int, int]](), rows, 0
     while level and len(depths) <= MOST_RELATIVES:

@@ -254,7 +254,7 @@ class Lineage:
         return html.frame(title, tree, notes=["… and more"] if more else [])
 
     def _rows(self) -> Iterator[tuple[str, Ancestor, bool]]:
-        """Yield for each line: its prefix, its node, and whether its sources were drawn before."""
+        """Yield each line: prefix, node, and whether an earlier line lists the node's sources."""
         below: dict[int, list[int]] = {}
         for derived, source in self.edges:
             below.setdefault(derived, []).append(source)

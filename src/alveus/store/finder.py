@@ -238,7 +238,7 @@ class Finder(Protocol):
         """Return, for each of *rows* that has a session, the rows around it in that session.
 
         These are up to two live items before the row, the row itself, and up to two live items
-        after it, by (time, first).
+        after it, in the order of (time, first).
         """
         ...
 

@@ -443,7 +443,7 @@ class ExpiryLaws(Laws):
     def test_a_new_version_does_not_inherit_a_later_expiry_into_the_past(
         self, store: Store
     ) -> None:
-        """Each version keeps its expiry in the past."""
+        """A read of the past uses the expiry of the version that it reads, not of a later one."""
         first = write(store, Put(("a",), 1, SOON)).number
         write(store, Put(("a",), 2, LATER))
         assert names(store, now=SOON, at=first) == []

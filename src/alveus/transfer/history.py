@@ -392,7 +392,8 @@ class Replay:
         Return the number of commits that an earlier import had written.
 
         Raises:
-            Conflict: The store has other, later commits. This call wrote nothing since then.
+            Conflict: The store has later commits that the import did not make. This call wrote
+                nothing after them.
         """
         kept = self._done()
         call_with_retries(lambda: self._rest(self._done()), on=StaleRun)

@@ -325,7 +325,7 @@ def _dates(text: str, today: date) -> Iterator[tuple[re.Match[str], str, date, d
 def _weekday_date(
     match: re.Match[str], sentence: str, today: date
 ) -> tuple[str, date, date] | None:
-    """Return the date of "on Friday" by the tense of *sentence*; None if the tense is unclear."""
+    """Return the date that "on Friday" has in the tense of *sentence*; None if that is unclear."""
     ahead = (_WEEKDAYS.index(match["on"].lower()) - today.weekday()) % 7 or 7
     if _WILL_BE.search(sentence):
         day = today + timedelta(days=ahead)

@@ -108,9 +108,9 @@ def suggest_names_in(cls: C) -> C:
 
 
 def suggest_names_in_part(cls: C) -> C:
-    """Do the work of `suggest_names_in` for a base class that users know only by subclasses.
+    """Do the work of `suggest_names_in` for a base class of which users know only subclasses.
 
-    Python's errors then name the method without the class.
+    Errors of Python for wrong arguments then name the method without the base class.
     """
     for name, member in vars(cls).items():
         if isinstance(member, FunctionType):

@@ -65,7 +65,7 @@ class WriteOperation(StrEnum):
 class MemoryFragment(ABC):
     """The abstract base of fragments, each a piece of experience.
 
-    Layers make `AgentMemoryFragment`.
+    Layers make instances of `AgentMemoryFragment`.
     """
 
     @classmethod

@@ -179,7 +179,7 @@ class Reflecting:
         return Tally.read(writer, self._storage.ref(PREFIX + self._name), NOTE)
 
     def counting(self, writer: Writer) -> Besides:
-        """Return a function that adds to the sum, in the commit that keeps an observation."""
+        """Return a function that adds the importance of an observation to the sum."""
 
         def counted(change: PlannedWrite, record: ItemRecord) -> PlannedWrite:
             if not change.items or not record.importance:

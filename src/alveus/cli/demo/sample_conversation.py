@@ -53,7 +53,7 @@ class RecallScore:
     """The share of answering items that searches found.
 
     Attributes:
-        at: The share among the first N hits, by N.
+        at: A dict from N to the share found among the first N hits.
         search_ms: Median time of a search, in milliseconds.
     """
 

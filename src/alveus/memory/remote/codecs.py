@@ -304,7 +304,7 @@ def argument_json(hint: object, value: object, name: str) -> Json:
 
 
 def _is_other(value: object, arm: Any) -> bool:  # noqa: ANN401 - an annotation
-    """Return whether *value* is of another type, although `isinstance` accepts it for *arm*.
+    """Return whether *value* does not fit the type *arm*, although `isinstance` accepts it.
 
     A bool is not a number, and a text is not a list.
     """

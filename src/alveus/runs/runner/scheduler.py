@@ -63,7 +63,7 @@ class Shift:
     Attributes:
         lanes: The lanes that the shift took.
         group: The lanes with a finished task that is not committed yet.
-        since: The begin of the current action, by `time.perf_counter`; infinite between actions.
+        since: When the current action began, by `time.perf_counter`; infinite between actions.
         slow: Whether the thread is held up, so that other workers take the ready lanes.
         cut_short: Whether Ctrl-C came, so that the event loop takes no lane from the shift.
     """
@@ -404,7 +404,7 @@ class Scheduler:
             return True
 
     def exit(self, shift: Shift) -> None:
-        """End a shift; may be called twice."""
+        """End a shift. A second call changes nothing."""
         with self.lock:
             self._quick.discard(shift)
             self._shifts.discard(shift)

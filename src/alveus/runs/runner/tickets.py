@@ -379,7 +379,7 @@ class TicketRegistry:
                 del self._tickets[run]
 
     def look_up_all(self, tickets: Iterable[Ticket]) -> None:
-        """Answer those of these tickets whose runs have ended, by the records in the store."""
+        """Answer the tickets whose runs have ended according to the store."""
         for ticket in tickets:
             if not ticket.done:
                 self.look_up(ticket.run)

@@ -249,7 +249,7 @@ class SealedSets:
             raise Damaged(segment.path, "it is of another set, store, embedder or version")
         index = SetIndex(dimensions=dimensions, sealed=segment)
         if figures["witnesses"] != self._witnesses(found.seq) or not self._same(index, number):
-            raise Damaged(segment.path, "the store's change log is not the one it was made from")
+            raise Damaged(segment.path, "it was made from another change log than the store's")
         segment.check_again()
         for changes in self._since(found.seq, number):
             apply(changes, index, self._finder, number)

@@ -539,9 +539,9 @@ class SqliteFile(SqlDatabase):
 
     @contextmanager
     def _between_commits(self) -> Generator[SqliteConnection]:
-        """Lend the writer outside a transaction while no other process writes.
+        """Lend the connection that writes, outside a transaction, while no other process writes.
 
-        Enter this only by `call_within`.
+        Only `call_within` may enter this context.
         """
         yield from self._locked(self._given)
 
@@ -557,8 +557,8 @@ class SqliteFile(SqlDatabase):
     def _alone(self) -> Generator[SqliteConnection]:
         """Lend the writer outside a transaction, as the only user of the store.
 
-        Enter this only by `call_within`. SQLite makes sure that there is no other user: it leaves
-        WAL mode only for the last user.
+        Only `call_within` may enter this context. SQLite makes sure that there is no other user: it
+        leaves WAL mode only for the last user.
         """
         self._refuse_handles()
         # Closing this handle replaces its connections, so they are looked up now.
