@@ -161,6 +161,8 @@ export interface ContextBody {
   reranker?: "as the memory was opened" | null;
   /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, small sets are shown whole, and items of larger ones get as many tokens as the query seems to need; the page "Prompts" has the rules. */
   min_score?: number | null;
+  /** What becomes of items that a later item replaces; see `MemorySet.search`. "fold" and "hide" leave them out. */
+  superseded?: "fold" | "show" | "hide";
   /** The division of the budget among the parts. */
   shares?: {
     /** The share of exact values, if the request names any. */
@@ -786,6 +788,8 @@ export interface HitAnswer {
   parts: Record<string, number>;
   /** How likely the item is to bear on the question, from 0 to 1; comparable across searches. None unless the search was given a ``min_score``. */
   relevance: number | null;
+  /** The found items that this item makes outdated, the latest first. They are not among the hits of the search. Empty with ``superseded="show"`` and ``"hide"``. */
+  supersedes: Array<ItemAnswer>;
 }
 
 /** One item of a memory set. */
@@ -977,6 +981,8 @@ export interface KeyContext {
   reranker?: "as the memory was opened" | null;
   /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, small sets are shown whole, and items of larger ones get as many tokens as the query seems to need; the page "Prompts" has the rules. */
   min_score?: number | null;
+  /** What becomes of items that a later item replaces; see `MemorySet.search`. "fold" and "hide" leave them out. */
+  superseded?: "fold" | "show" | "hide";
   /** The division of the budget among the parts. */
   shares?: {
     /** The share of exact values, if the request names any. */
@@ -1053,6 +1059,7 @@ export interface KeySearch {
   valid_at?: string | "any" | null;
   min_score?: number | null;
   reranker?: "as the memory was opened" | null;
+  superseded?: "fold" | "show" | "hide";
 }
 
 /** Return the names of the sets that have had an item, sorted. */
@@ -1445,6 +1452,7 @@ export interface SearchBody {
   valid_at?: string | "any" | null;
   min_score?: number | null;
   reranker?: "as the memory was opened" | null;
+  superseded?: "fold" | "show" | "hide";
 }
 
 /** Add items in one commit, all or none; return their ids in order. */
@@ -1636,6 +1644,8 @@ export interface SetSearch {
   min_score?: number | null;
   /** Reorders the best hits: as many as its `candidates` says, by default 50, and never fewer than *limit*. A `Hit` then has the reranker's score. If the reranker fails, the hits keep their order, and `Hits` has the reason. The default is the reranker of `Memory.open`, if there is one. None means a search without a reranker. */
   reranker?: "as the memory was opened" | null;
+  /** What becomes of hits that a later item replaces, such as "I live in Lisbon" after "I moved to Porto". "fold" moves them into `Hit.supersedes` of the later hit, "show" returns them behind it, and "hide" leaves them out. Folded hits do not count as read. With *valid_at* "any", no item is replaced. */
+  superseded?: "fold" | "show" | "hide";
 }
 
 export interface SetSize {

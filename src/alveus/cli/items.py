@@ -16,6 +16,7 @@ from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.memory import Memory
 from alveus.memory.prompt import ALL, NEWEST, Context
+from alveus.search.superseded import Superseded
 from alveus.server.json_forms import replaced_field
 from alveus.sets import OnExisting
 from alveus.sets.admission import Quarantine, Quarantined
@@ -127,6 +128,7 @@ def search_command(
         "Leave out hits of a lower relevance, 0 to 1; 0.5: what is unrelated.", 0
     ),
     reranker: HttpReranker | None = options.RERANKER,
+    superseded: Superseded = options.SUPERSEDED,
     explain: bool = option("--explain", "Show what each score is made of."),
 ) -> None:
     """Find the items that answer a question best.
@@ -134,7 +136,7 @@ def search_command(
     Searches all sets of the key by words and meaning, and lists the best hit first. Compare scores
     within one search only; relevance, which --explain shows, means the same in every search.
     With --json: {"partial": …, "reranker_failure": …, "dated": …, "hits": [{"score": …,
-    "relevance": …, "parts": {…}, "item": {…}}, …]}.
+    "relevance": …, "parts": {…}, "item": {…}, "supersedes": […]}, …]}.
 
     Example: alveus search "which seat?" --key ada
     """
@@ -149,6 +151,7 @@ def search_command(
             **when,
             min_score=min_score,
             reranker=reranker,
+            superseded=superseded,
         )
         if not found:
             owner.require_any(session, memory)
@@ -347,6 +350,7 @@ def context_command(
         None,
     ),
     reranker: HttpReranker | None = options.RERANKER,
+    superseded: Superseded = options.SUPERSEDED,
 ) -> None:
     """Make a prompt for a question, within a budget of tokens.
 
@@ -378,6 +382,7 @@ def context_command(
             **when,
             min_score=min_score,
             reranker=reranker,
+            superseded=superseded,
             secrets="show" if show_secrets else "mask",
             details="show" if details else "hide",
         )

@@ -570,6 +570,13 @@ def http_reranker(reranker: str | None, reranker_model: str | None) -> HttpReran
     return HttpReranker(reranker, model=reranker_model)
 
 
+SUPERSEDED = option(
+    "--superseded",
+    "What to do with items that a later one makes outdated: leave them out, keeping them in the "
+    "field supersedes of --json (fold), show them behind it, or hide them.",
+    type=click.Choice(["fold", "show", "hide"]),
+    default="fold",
+)
 MODEL_NAME = option("--model NAME", "Ask this language model.")
 BASE_URL = option("--base-url URL", "A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]")
 MODEL: Any = OptionGroup({"model": MODEL_NAME, "base_url": BASE_URL}, chat_model)

@@ -76,7 +76,8 @@ def explained(hits: Hits, *, width: int, marked: Container[str | None] = ()) -> 
 
     If *width* columns leave the text too little space, each hit takes several lines.
     """
-    shown = [name for name in (hits[0].parts if hits else ()) if _counts(hits, name)]
+    known = dict.fromkeys(name for hit in hits for name in hit.parts)
+    shown = [name for name in known if _counts(hits, name)]
     if hits and hits[0].relevance is not None:
         shown.insert(0, RELEVANCE)
     best = max((hit.score for hit in hits), default=1.0)

@@ -223,7 +223,7 @@ class _FlinkSet(ABC, Generic[S]):
 
     def search(self, query: str, limit: int = 10, filters: Metadata | None = None) -> list[S]:
         """Return the items that answer *query*, best first. *filters* selects by metadata."""
-        hits = self._inner.search(query, limit=limit, where=filters)
+        hits = self._inner.search(query, limit=limit, where=filters, superseded="show")
         return [self._shown(hit.item) for hit in hits]
 
     @abstractmethod

@@ -33,6 +33,7 @@ from alveus.errors import (
 )
 from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
+from alveus.search.superseded import Superseded
 from alveus.sets import MemorySet
 from alveus.sets.batch import Draft
 from alveus.sets.forgetting import Receipt
@@ -218,7 +219,7 @@ class ConversationMemory:
     def __len__(self) -> int:
         return self.size()
 
-    def search(
+    def search(  # noqa: PLR0913 - keywords all but the first
         self,
         query: str,
         *,
@@ -227,6 +228,7 @@ class ConversationMemory:
         exclude_mark: str | None = None,
         where: Where | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
+        superseded: Superseded = "fold",
     ) -> Hits:
         """Return the messages that answer *query* best; see `MemorySet.search`.
 
@@ -240,7 +242,9 @@ class ConversationMemory:
             parts.append({"not": {MARKS: {"contains": no}}})
         if where is not None:
             parts.append(where)
-        return self._set.search(query, limit=limit, where={"all": parts}, reranker=reranker)
+        return self._set.search(
+            query, limit=limit, where={"all": parts}, reranker=reranker, superseded=superseded
+        )
 
     def _consistent(
         self, read: Callable[[StoredItem | None], list[StoredItem]]

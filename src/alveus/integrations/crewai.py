@@ -90,7 +90,9 @@ class AlveusStorage(OpenedMemory):
         """
         query = self.embedder.text_of(query_embedding)
         where = _where(scope_prefix, categories, metadata_filter)
-        hits = self._records.search(query, where=where, limit=max(limit, 1), signals=MEANING)
+        hits = self._records.search(
+            query, where=where, limit=max(limit, 1), signals=MEANING, valid_at="any"
+        )
         found = [(_record(hit.item), hit.score) for hit in hits if hit.score >= min_score]
         return found[: max(limit, 0)]
 

@@ -26,6 +26,7 @@ from alveus.memory.prompt import Prompts, Sources
 from alveus.search.projection import Colouring, MapPoints
 from alveus.search.query import search_options
 from alveus.search.signals import Signals
+from alveus.search.superseded import Superseded
 from alveus.sets import KnowledgeSet, MemorySet, refuse_upkeep
 from alveus.sets.admission import Quarantine, Rule, plans
 from alveus.sets.batch import OUTSIDE_BLOCK, SECOND_BLOCK, Draft
@@ -178,6 +179,7 @@ class OwnerSets:
         valid_at: ValidAt | None = None,
         min_score: float | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
+        superseded: Superseded = "fold",
     ) -> Hits:
         """Search several sets together, by default all of them; see `MemorySet.search`.
 
@@ -187,7 +189,14 @@ class OwnerSets:
         """
         at = None if as_of is None else self._writer.moment_of(as_of)
         options = search_options(
-            limit, where, at, signals, valid_at, min_score=min_score, reranker=reranker
+            limit,
+            where,
+            at,
+            signals,
+            valid_at,
+            min_score=min_score,
+            reranker=reranker,
+            superseded=superseded,
         )
         return self._writer.search(self._named(sets, prefix), query, options)
 

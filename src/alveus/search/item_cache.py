@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
+from alveus.search.frames import Reading, reading
 from alveus.store import Finder, ItemRecord, Scope, SetRef, StoredItem
 from alveus.store.items import ITEM_FIELDS, Hit, Hits, Item
 from alveus.store.records import decoded_metadata, item_of
@@ -28,16 +29,21 @@ LONGEST = 2_048
 
 _FIELDS = attrgetter(*ITEM_FIELDS)
 
-_VALUE, _METADATA, _ACCESSED = map(ITEM_FIELDS.index, ("value", "metadata", "accessed"))
+_VALUE, _TEXT, _METADATA, _ACCESSED = map(
+    ITEM_FIELDS.index, ("value", "text", "metadata", "accessed")
+)
 
 _SCALARS = (str, int, float, bool, type(None))
 
 
 @dataclass(slots=True, eq=False)
-class _CachedItem:
+class CachedItem:
     """The fields of an item, and the texts from which mutable fields are decoded.
 
     Attributes:
+        first: The row of the item's first version.
+        is_lasting: Whether the item never expires and is always valid.
+        says: What the text of the item says; False if it was not read yet.
         value: The value's JSON. None means that the value is a scalar, which can be shared.
         metadata: The metadata's JSON. None means that it contains only scalars, so a copy is
             enough.
@@ -45,9 +51,18 @@ class _CachedItem:
 
     first: int
     expires: int | None
+    is_lasting: bool
     fields: list[Any]
     value: str | None
     metadata: str | None
+    says: Reading | Literal[False] | None = False
+
+    def reading(self) -> Reading | None:
+        """Return what the text of the item says; it is read once."""
+        if self.says is False:
+            text = self.fields[_TEXT]
+            self.says = None if text is None else reading(text)
+        return self.says
 
     def item(self) -> Item:
         """Return the item. It shares no mutable object with any other."""
@@ -66,20 +81,16 @@ class ItemCache:
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
-        self._items: dict[int, _CachedItem] = {}
+        self._items: dict[int, CachedItem] = {}
         self._rows: dict[int, int] = {}
         self._epoch = 0
         self._mutex = HandleLock()
 
-    def items(
-        self, rows: Sequence[int], *, now: int, epoch: int
-    ) -> tuple[list[Item | None], list[int]]:
-        """Return the item of each row, and the first rows of the items that were found.
-
-        A row that the store no longer has gives None. *now* becomes the last access of the cached
-        items; the returned items show the access before it.
+    def items(self, rows: Sequence[int], *, now: int, epoch: int) -> list[CachedItem | None]:
+        """Return the item of each row, None for a row that the store no longer has.
 
         Args:
+            now: An item that has expired by this time is read from the store again.
             epoch: Epoch of the view that found *rows*. In another epoch the same numbers may be
                 other rows.
         """
@@ -87,18 +98,20 @@ class ItemCache:
             with self._mutex:
                 self._clear()
                 self._epoch = epoch
-        cached = [self._fresh(row, now) for row in rows]
+        get = self._items.get
+        # Another process may have renewed an expired item, so it is read again.
+        cached = [
+            one if (one := get(row)) is None or one.expires is None or one.expires > now else None
+            for row in rows
+        ]
         if not all(cached):
             stored = self._finder.items_by_row(
                 [r for r, one in zip(rows, cached, strict=True) if not one]
             )
-            new = {one.row: _cached(one) for one in stored}
+            new = {one.row: cached_item(one) for one in stored}
             self._add(new, stored, epoch)
             cached = [one or new.get(row) for row, one in zip(rows, cached, strict=True)]
-        items = [one and one.item() for one in cached]
-        present = [one for one in cached if one]
-        _note(present, now)
-        return items, [one.first for one in present]
+        return cached
 
     def touched(self, firsts: Sequence[int], now: int) -> None:
         """Make *now* the last access of the cached items with these first rows."""
@@ -118,19 +131,7 @@ class ItemCache:
         if cached is not None and self._rows.get(cached.first) not in self._items:
             self._rows.pop(cached.first, None)
 
-    def _fresh(self, row: int, now: int) -> _CachedItem | None:
-        """Return the cached item of a row. Return None if it is not cached, or has expired.
-
-        Another process may have renewed an expired item, so the caller reads it again.
-        """
-        cached = self._items.get(row)
-        if cached is None or cached.expires is None or cached.expires > now:
-            return cached
-        return None
-
-    def _add(
-        self, new: Mapping[int, _CachedItem], stored: Sequence[StoredItem], epoch: int
-    ) -> None:
+    def _add(self, new: Mapping[int, CachedItem], stored: Sequence[StoredItem], epoch: int) -> None:
         with self._mutex:
             for one in stored if epoch == self._epoch else ():
                 if _size(one.record) <= LONGEST:
@@ -149,7 +150,7 @@ class ItemCache:
         self._rows.clear()
 
 
-def _note(cached: Sequence[_CachedItem], now: int) -> None:
+def _note(cached: Sequence[CachedItem], now: int) -> None:
     if cached:
         when = moment(now)
         for one in cached:
@@ -158,12 +159,15 @@ def _note(cached: Sequence[_CachedItem], now: int) -> None:
                 one.fields[_ACCESSED] = when
 
 
-def _cached(stored: StoredItem) -> _CachedItem:
+def cached_item(stored: StoredItem) -> CachedItem:
+    """Return a stored item in the form in which it is cached."""
     item, record = item_of(stored), stored.record
     plain = all(isinstance(value, _SCALARS) for value in item.metadata.values())
     scalar = isinstance(item.value, _SCALARS)
     value, metadata = None if scalar else record.value, None if plain else record.metadata
-    return _CachedItem(stored.first, record.expires, list(_FIELDS(item)), value, metadata)
+    is_lasting = item.expire_at is item.valid_from is item.valid_to is None
+    fields = list(_FIELDS(item))
+    return CachedItem(stored.first, record.expires, is_lasting, fields, value, metadata)
 
 
 def _size(record: ItemRecord) -> int:

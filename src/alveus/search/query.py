@@ -13,31 +13,24 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from functools import lru_cache, partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alveus.embed import Embedder, reads
-from alveus.errors import (
-    AlveusError,
-    EmbedderConflict,
-    EmbedderFailed,
-    InvalidInput,
-    ModelFailed,
-    RerankerFailed,
-    Unavailable,
-)
+from alveus.errors import EmbedderConflict, InvalidInput, Unavailable
 from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of, checked_reranker
 from alveus.search.embedding_worker import EmbeddingWorker, embed_texts
 from alveus.search.index import Index, Quantised, ReadValues, SetIndex, quantised
-from alveus.search.item_cache import ItemCache
+from alveus.search.item_cache import CachedItem, ItemCache, cached_item
 from alveus.search.large_sets import can_be_partial, part_of
 from alveus.search.margin import Margins
 from alveus.search.projection import MapPoints, map_of
 from alveus.search.ranking import Calibration, Ranking, Scored, calibration_of
+from alveus.search.reranking import RERANKER_FAILURES, dated_text, reranked
 from alveus.search.signals import (
     MAX_PARSED,
     MAX_TERMS,
@@ -46,6 +39,7 @@ from alveus.search.signals import (
     days_named,
     respelled,
 )
+from alveus.search.superseded import Found, Superseded, candidates, current_first, shared_keys
 from alveus.store import (
     LargeSet,
     Scope,
@@ -58,14 +52,22 @@ from alveus.store import (
 )
 from alveus.store.filters import Filter
 from alveus.store.finder import raising_damage
-from alveus.store.items import Hit, Hits, Item
-from alveus.store.records import item_of, value_of
+from alveus.store.items import Hits
+from alveus.store.records import value_of
 from alveus.store.scope import is_hidden
 from alveus.store.times import ANY_TIME, Moment, ValidAt, check_set, valid_time
 from alveus.values import words
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked_kind, counted, microseconds, moment, valid_text
+from alveus.values.storable import (
+    Value,
+    checked_kind,
+    choice,
+    counted,
+    microseconds,
+    moment,
+    valid_text,
+)
 from alveus.values.times import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
@@ -73,23 +75,6 @@ EMBED_FIRST = 64
 
 REMEMBERED = 256
 """Most cached questions, with their signals and vectors."""
-
-RERANKER_FAILURES = (EmbedderFailed, ModelFailed, RerankerFailed)
-"""Errors of a re-ranker, its model or its server.
-
-After one of them the search keeps its order of the hits, and reports the error.
-"""
-
-CODE_ERRORS = (
-    AssertionError,
-    AttributeError,
-    ImportError,
-    NameError,
-    NotImplementedError,
-    TypeError,
-)
-"""Errors that show a mistake in the code of a re-ranker. The search raises them unchanged."""
-
 
 DEFAULTS = Signals()
 
@@ -109,6 +94,8 @@ class SearchOptions:
         everything: Whether items without a matching word or a vector are hits too. For sets of at
             most a few thousand items.
         margin: Whether the hits get a margin; see `alveus.search.margin`.
+        superseded: What becomes of hits that a later hit replaces. None means that hits are not
+            compared.
     """
 
     limit: int = 10
@@ -121,6 +108,17 @@ class SearchOptions:
     reranker: RerankerChoice = None
     everything: bool = False
     margin: bool = False
+    superseded: Superseded | None = None
+
+    @property
+    def compared(self) -> int:
+        """The number of hits among which the latest of a group is looked for."""
+        return candidates(self.limit) if self.looks_at_changes else self.limit
+
+    @property
+    def looks_at_changes(self) -> bool:
+        """Whether hits are compared. If items of any time are asked for, none is outdated."""
+        return self.superseded is not None and self.valid_at != ANY_TIME
 
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return two times: items must be unexpired at the first and valid at the second.
@@ -142,6 +140,7 @@ def search_options(  # noqa: PLR0913 - the arguments of a search
     *,
     min_score: float | None = None,
     reranker: RerankerChoice = MEMORY_DEFAULT,
+    superseded: Superseded = "fold",
 ) -> SearchOptions:
     """Check the arguments of a search and return them as options; see `MemorySet.search`.
 
@@ -151,11 +150,19 @@ def search_options(  # noqa: PLR0913 - the arguments of a search
     if min_score is not None and (type(min_score) not in (int, float) or not 0 <= min_score <= 1):
         raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
     checked_kind(signals, Signals | None, "signals must be a Signals")
+    choice(superseded, "superseded", "fold", "show", "hide")
     if reranker is not MEMORY_DEFAULT:
         checked_reranker(reranker)
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
     return SearchOptions(
-        count, chosen, at, signals, valid_time(valid_at), min_score=min_score, reranker=reranker
+        count,
+        chosen,
+        at,
+        signals,
+        valid_time(valid_at),
+        min_score=min_score,
+        reranker=reranker,
+        superseded=superseded,
     )
 
 
@@ -199,11 +206,11 @@ class _SearchRequest:
         """The time of the question in the asker's time zone."""
         return self.zone.local(moment(self.instants[0]))
 
-    def admits(self, item: Item) -> bool:
+    def admits(self, cached: CachedItem) -> bool:
         """Return whether an item is unexpired and valid at the times of the search."""
-        if item.expire_at is item.valid_from is item.valid_to is None:
+        if cached.is_lasting:
             return True
-        now, valid_at = self.instants
+        item, (now, valid_at) = cached.item(), self.instants
         if item.expire_at is not None and microseconds(item.expire_at) <= now:
             return False
         since, to = item.valid_from, item.valid_to
@@ -478,13 +485,13 @@ class Searcher:
         self, sets: Sequence[SetIndex], request: _SearchRequest, question: QuestionSignals
     ) -> Ranking:
         """Return the ranking of all docs of *sets*."""
-        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
+        reranked = 0 if request.reranker is None else candidates_of(request.reranker)
         vector = self._vector(question.meaning)
         return Ranking(
             sets,
             question,
             vector,
-            limit=max(request.options.limit, candidates),
+            limit=max(request.options.compared, reranked),
             signals=request.signals,
             now=request.instants[0],
             unread=vector is None and bool(self._embedder.dimensions),
@@ -542,13 +549,11 @@ class Searcher:
             everything=options.everything,
             read=self._read_times(sets, request) if request.signals.decay else None,
         )
-        scored, least = ranking.best(), options.min_score
-        if least is not None:
-            scored = [one for one in scored if (one.relevance or 0.0) >= least]
+        scored = ranking.best()
         pending = sum([one.pending for one in sets]) if self._embedder.dimensions else 0
         nearest = 0.0
         if options.margin and request.signals.meaning:
-            nearest = _nearest(sets, scored, self._vector(request.query))
+            nearest = _nearest(sets, scored[: options.limit], self._vector(request.query))
         return _Ranked(scored, pending, question, nearest)
 
     def _read_times(
@@ -585,24 +590,34 @@ class Searcher:
     def _hits(
         self, ranked: _Ranked, drafted: Mapping[int, StoredItem], request: _SearchRequest
     ) -> Hits:
+        options = request.options
+        touch = options.touch and options.at is None
         scored: Sequence[Scored] = ranked.scored
-        touch = request.options.touch and request.options.at is None
         failure: str | None = None
         if request.reranker is not None:
-            scored, failure = self._reranked(request.reranker, scored, drafted, request)
+            most = max(options.limit, candidates_of(request.reranker))
+            scored, failure = self._reranked(request.reranker, scored[:most], drafted, request)
+        now = self._clock()
         rows = [one.row for one in scored]
         if touch and not drafted:
-            now = self._clock()
-            items, firsts = self._item_cache.items(rows, now=now, epoch=self._index.epoch)
-            self._store.touch(firsts, time=now)
+            items = self._item_cache.items(rows, now=now, epoch=self._index.epoch)
         else:
-            items = self._from_store(rows, drafted, touch=touch)
-        pairs = zip(items, scored, strict=True)
-        hits = [
-            Hit(item, one.score, one.parts, one.relevance)
-            for item, one in pairs
-            if item is not None and request.admits(item)  # it may have been committed meanwhile
-        ]
+            items = self._from_store(rows, drafted)
+        found = (
+            Found(one, item)
+            for one, item in zip(scored, items, strict=True)
+            if item and (item.is_lasting or request.admits(item))
+        )
+        if options.looks_at_changes and (shared := shared_keys(items)):
+            instant, valid_at = request.instants
+            until, fold = instant if valid_at is None else valid_at, options.superseded != "show"
+            found = current_first(list(found), shared, request.query, until, fold=fold)
+        if (least := options.min_score) is not None:
+            found = (one for one in found if (one.scored.relevance or 0.0) >= least)
+        best = list(islice(found, options.limit))
+        hits = [one.hit(hide=options.superseded == "hide") for one in best]
+        if touch:
+            self._note_read([one.cached.first for one in best], now)
         dated = _dated(ranked.question, request) if ranked.question.relative else None
         return Hits(
             hits,
@@ -631,37 +646,36 @@ class Searcher:
         become those of the re-ranker; ties keep the order of the search. The part "rerank" is the
         difference from the search's score, so parts still add up.
         """
-        limit = request.options.limit
-        items = self._from_store([one.row for one in scored], drafted, touch=False)
+        items = self._from_store([one.row for one in scored], drafted)
         present = [
-            (one, item)
-            for one, item in zip(scored, items, strict=True)
-            if item is not None and request.admits(item)
+            (one, cached.item())
+            for one, cached in zip(scored, items, strict=True)
+            if cached and request.admits(cached)
         ]
         if not present:
             return [], None
-        texts = [_dated_text(item) for _, item in present]
+        texts = [dated_text(item) for _, item in present]
         try:
             scores = reranked(reranker, request.query, texts)
         except RERANKER_FAILURES as error:
             logger.warning("hits are not re-ranked: %s", error)
-            return [one for one, _ in present][:limit], str(error)
+            return [one for one, _ in present], str(error)
         reranked_hits = [
             one._replace(score=score, parts={**one.parts, "rerank": score - one.score})
             for (one, _), score in zip(present, scores, strict=True)
         ]
         reranked_hits.sort(key=lambda one: -one.score)
-        return reranked_hits[:limit], None
+        return reranked_hits, None
 
     def _from_store(
-        self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
-    ) -> list[Item | None]:
+        self, rows: Sequence[int], drafted: Mapping[int, StoredItem]
+    ) -> list[CachedItem | None]:
+        """Return the item of each row, None for a row that no longer exists."""
         committed = self._store.items_by_row([row for row in rows if row not in drafted])
-        if touch:
-            self.touch([stored.first for stored in committed])
         stored_by_row = {stored.row: stored for stored in committed}
         stored_by_row |= {row: drafted[row] for row in rows if row in drafted}
-        return [item_of(stored_by_row[row]) if row in stored_by_row else None for row in rows]
+        found = map(stored_by_row.get, rows)
+        return [stored and cached_item(stored) for stored in found]
 
     def _values_of(
         self, drafted: Mapping[int, StoredItem], rows: Sequence[int]
@@ -673,9 +687,11 @@ class Searcher:
     def touch(self, firsts: Sequence[int]) -> None:
         """Note a read of the items with these first rows."""
         if firsts:
-            now = self._clock()
-            self._store.touch(firsts, time=now)
-            self._item_cache.touched(firsts, now)
+            self._note_read(firsts, self._clock())
+
+    def _note_read(self, firsts: Sequence[int], now: int) -> None:
+        self._store.touch(firsts, time=now)
+        self._item_cache.touched(firsts, now)
 
     def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
         """Make items expire later. Return how many expiries changed; see `Ledger.renew`."""
@@ -692,28 +708,6 @@ class Searcher:
     def clear(self) -> None:
         """Drop the cached items, to free RAM."""
         self._item_cache.clear()
-
-
-def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
-    """Return the re-ranker's score for each text.
-
-    Raises:
-        RerankerFailed: The re-ranker raised, or did not return one finite number per text.
-        Exception: Errors of alveus and `CODE_ERRORS` are raised unchanged.
-    """
-    try:
-        answer = reranker.rerank(query, texts)
-    except (AlveusError, *CODE_ERRORS):
-        raise
-    except Exception as error:  # the edge to other people's code; the cause is kept
-        raise RerankerFailed(f"the re-ranker {reranker!r} raised {error!r}") from error
-    try:
-        scores = [float(score) for score in answer]
-    except (TypeError, ValueError, OverflowError):
-        scores = []
-    if len(scores) != len(texts) or not np.isfinite(scores).all():
-        raise RerankerFailed(f"the re-ranker {reranker!r} did not give one number for each text")
-    return scores
 
 
 def _nearest(sets: Sequence[SetIndex], scored: Sequence[Scored], vector: Quantised | None) -> float:
@@ -739,15 +733,6 @@ def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:
     begins, ends = map(date.isoformat, days)
     span = begins if begins == ends else f"{begins} to {ends}"
     return f"{span}, counted in {request.zone.name(now)}"
-
-
-def _dated_text(item: Item) -> str:
-    """Return an item as text for a re-ranker: "Ada, 2024-05-02: I moved to Lisbon."."""
-    about = [who] if (who := item.speaker or item.role) else []
-    if item.time is not None:
-        about.append(item.time.date().isoformat())
-    text = item.text or short_repr(item.value)
-    return f"{', '.join(about)}: {text}" if about else text
 
 
 def _visible(infos: Sequence[SetInfo], sets: Sequence[SetRef] | Scope) -> Sequence[SetInfo]:

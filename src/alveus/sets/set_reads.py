@@ -13,6 +13,7 @@ from alveus.llm import MEMORY_DEFAULT, RerankerChoice
 from alveus.search.projection import Colouring, MapPoints
 from alveus.search.query import search_options
 from alveus.search.signals import Signals
+from alveus.search.superseded import Superseded
 from alveus.sets.set_editor import SetEditor, owner_text
 from alveus.sets.set_options import checked_ids, definition, fits
 from alveus.sets.writer import PAGE, Where, Writer
@@ -270,6 +271,7 @@ class SetReads:
         valid_at: ValidAt | None = None,
         min_score: float | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
+        superseded: Superseded = "fold",
     ) -> Hits:
         """Return the items that answer *query* best, by words, meaning and signals.
 
@@ -289,14 +291,26 @@ class SetReads:
                 never fewer than *limit*. A `Hit` then has the reranker's score. If the reranker
                 fails, the hits keep their order, and `Hits` has the reason. The default is the
                 reranker of `Memory.open`, if there is one. None means a search without a reranker.
+            superseded: What becomes of hits that a later item replaces, such as "I live in Lisbon"
+                after "I moved to Porto". "fold" moves them into `Hit.supersedes` of the later hit,
+                "show" returns them behind it, and "hide" leaves them out. Folded hits do not count
+                as read. With *valid_at* "any", no item is replaced.
 
         Raises:
             HistoryPruned: The state at *as_of* is no longer kept.
             InvalidFilter: *where* is not a valid filter.
-            InvalidInput: *query* is not a str, *limit* not 1..1,000, or *min_score* not 0..1.
+            InvalidInput: *query* is not a str, *limit* not 1..1,000, *min_score* not 0..1, or
+                *superseded* none of its values.
         """
         options = search_options(
-            limit, where, self._at(as_of), signals, valid_at, min_score=min_score, reranker=reranker
+            limit,
+            where,
+            self._at(as_of),
+            signals,
+            valid_at,
+            min_score=min_score,
+            reranker=reranker,
+            superseded=superseded,
         )
         hits = self._writer.search([self._ref], query, options)
         if as_of is None and self._ttl is not None:

@@ -125,12 +125,15 @@ class Hit:
             ``speaker`` ``date`` ``when`` …. Their sum is `score`.
         relevance: How likely the item is to bear on the question, from 0 to 1; comparable across
             searches. None unless the search was given a ``min_score``.
+        supersedes: The found items that this item makes outdated, the latest first. They are not
+            among the hits of the search. Empty with ``superseded="show"`` and ``"hide"``.
     """
 
     item: Item
     score: float
     parts: Mapping[str, float]
     relevance: float | None = None
+    supersedes: tuple[Item, ...] = ()
 
 
 WORDS_ALONE = "words_alone"
@@ -268,7 +271,8 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         """Return a table with a line per hit, which shows the parts of the hit's score."""
         if not self:
             return "no hits"
-        names = [n for n in self[0].parts if any(hit.parts.get(n) for hit in self)]
+        known = dict.fromkeys(name for hit in self for name in hit.parts)
+        names = [n for n in known if any(hit.parts.get(n) for hit in self)]
         judged = self[0].relevance is not None
         heads = [*(["relevance"] if judged else []), *(f"{n:>8}" for n in names)]
         lines = ["  ".join(["score", *heads, "text"])]

@@ -132,7 +132,9 @@ class AlveusStore(Connected, BaseStore):
         last = op.offset + op.limit
         if op.query and names:
             most = max(last, 1)
-            hits = self._sets.search(op.query, sets=names, limit=most, where=where, min_score=0)
+            hits = self._sets.search(
+                op.query, sets=names, limit=most, where=where, min_score=0, superseded="show"
+            )
             found = [(hit.item, hit.relevance) for hit in hits]
         else:
             found = self._first_items(names, where, last)

@@ -85,6 +85,8 @@ class Prompts:
                 lower. 0 leaves out nothing. By default, small sets are shown whole, and items of
                 larger ones get as many tokens as the query seems to need; the page "Prompts" has
                 the rules.
+            superseded: What becomes of items that a later item replaces; see `MemorySet.search`.
+                "fold" and "hide" leave them out.
             shares: The division of the budget among the parts.
             secrets: "mask" replaces each secret in remembered data by its kind, as detected by the
                 admission rule `Secrets`; "show" does not. Instructions and query are never changed.

@@ -16,6 +16,7 @@ from alveus.memory.blocks import Blocks
 from alveus.memory.prompt.quoting import named
 from alveus.search.query import SearchOptions, search_options
 from alveus.search.signals import Signals
+from alveus.search.superseded import Superseded
 from alveus.sets.writer import Where
 from alveus.state.paths import path_names
 from alveus.store.items import search_notes
@@ -278,6 +279,7 @@ class ContextRequest:
     limit: int | None = None
     reranker: RerankerChoice = MEMORY_DEFAULT
     min_score: float | None = None
+    superseded: Superseded = "fold"
     shares: Shares = Shares()
     secrets: Secrecy = "mask"
     details: Details = "hide"
@@ -325,6 +327,7 @@ class ContextRequest:
             self.valid_at,
             min_score=self.min_score,
             reranker=self.reranker,
+            superseded=self.superseded,
         )
 
 
