@@ -1331,7 +1331,7 @@ export interface ReadFields {
   call: "exact.get_fields";
 }
 
-/** Read a value. Of an object, the result says only that it is an object. */
+/** Read a value. For an object, the result says only that it is an object. */
 export interface ReadValue {
   /** The names from the root down. */
   path: Array<string>;

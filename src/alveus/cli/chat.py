@@ -86,11 +86,11 @@ def chat_command(
     With --learn, facts are learnt from what was said, after each answer; the facts that are new or
     changed are shown, and /undo takes back the last ones. Without a model, rules find them.
 
-    Without --model, answers are what a search of the memory finds.
-    Lines may be piped in, a turn each. With --json a line per turn: {"id": …, "request": …,
-    "answer": …, "model": …, "tokens": …, "stopped": …}, or "error" if it failed; tokens are those
-    of the prompt; with --learn another one, {"learnt": {…}}, as learn prints it. Exit code 1 if a
-    request failed and has no answer at the end.
+    Without --model, answers are what a search of the memory finds. Lines may be piped in, a turn
+    each. With --json a line per turn: {"id": …, "request": …, "answer": …, "model": …, "tokens": …,
+    "stopped": …}, or "error" if it failed; tokens are those of the prompt. With --learn a second
+    line follows: {"learnt": {…}}, as learn prints it. Exit code 1 if a request failed and has no
+    answer at the end.
 
     Example: alveus chat --key ada --model gpt-4o
     """

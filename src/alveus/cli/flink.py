@@ -116,7 +116,7 @@ def run_on_flink(
     ),
     job: Job = _JOB,
 ) -> None:
-    """Run an agent in a Flink of this machine, which ends with the job.
+    """Run an agent in a Flink on this machine. That Flink ends with the job.
 
     If the command is killed, repeat it: it goes on from the last checkpoint, and no input is run
     twice. Without --checkpoints, outputs are written again for all inputs.

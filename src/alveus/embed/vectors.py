@@ -193,10 +193,10 @@ def grouped(rows: Vectors, limit: int) -> list[list[int]]:
 
 
 def _joined(rows: Vectors, limit: int) -> list[list[int]]:
-    """Return groups, made by repeatedly joining the two groups whose union loses least.
+    """Return groups, made by repeated joins of the two groups with the least distance.
 
-    The loss is that of nearness to the means of groups (Ward, 1963). The distance of a joined group
-    from another group is computed from those of its parts (Lance and Williams, 1967).
+    Rows stay as near to the means of their groups as possible (Ward, 1963). The distances of a
+    joined group are computed from those of its two parts (Lance and Williams, 1967).
     """
     products = np.round(rows @ rows.T, DECIMALS).astype(np.float64)
     squares = products.diagonal()

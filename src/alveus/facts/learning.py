@@ -547,7 +547,7 @@ class _Learner:
         return found
 
     def _most(self, candidate: CandidateFact) -> int:
-        """Return with how many facts to compare a candidate."""
+        """Return the number of facts to compare with a candidate."""
         return NEAREST_BY_RULES if self._model is None and may_replace(candidate) else NEAREST
 
     def _known(self, candidate: CandidateFact) -> list[KnownText]:

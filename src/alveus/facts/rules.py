@@ -60,14 +60,14 @@ class English(NamedTuple):
     Attributes:
         kinds: Pairs of a kind of fact, and a pattern for the statements of this kind.
         skipped: Patterns for sentences that are not kept.
-        single: Pairs of a property that a person has once, and a pattern for its statements.
+        single: Pairs of a property with one value per person, and a pattern for its statements.
         opening: A pattern for words that open a sentence and say nothing.
         ended: A pattern for words that say that a fact has ended.
         left_work: A pattern for words that say that a person left a job.
         begins: A pattern for words that say that a fact is valid from its date on.
         verb: A pattern for adverbs before a verb that takes an s in the third person.
-        irregular: Third persons, by verb.
-        contracted: Verbs in the third person, by contraction: "is" for "I'm".
+        irregular: A dict from verbs to their irregular third persons.
+        contracted: A dict from contractions to verbs in the third person: "is" for "I'm".
     """
 
     kinds: Sequence[tuple[str, re.Pattern[str]]]
@@ -293,7 +293,7 @@ def _decided(candidate: CandidateFact, known: Sequence[KnownText]) -> CheckedDec
 
 
 def _single(text: str, subject: str) -> str | None:
-    """Return the property of *subject* that a text gives, if a person has it once, or None."""
+    """Return the property of `single` that *text* states about *subject*, or None."""
     at = text.casefold().find(subject.casefold())  # "the user" begins a sentence with a capital
     if at < 0 or _english().ended.search(text):
         return None

@@ -267,7 +267,7 @@ def over_http(
 
 
 def marks_of(table: type[object]) -> dict[str, Mark]:
-    """Return the marks of the methods of *table* that are calls over HTTP, by method name."""
+    """Return a dict from name to mark, for the methods of *table* that are called over HTTP."""
     marks = {name: getattr(made, "over_http", None) for name, made in vars(table).items()}
     return {name: mark for name, mark in marks.items() if mark is not None}
 

@@ -318,7 +318,7 @@ class _Write(TreeCall):
 
 
 class ReadValue(TreeRead):
-    """Read a value. Of an object, the result says only that it is an object."""
+    """Read a value. For an object, the result says only that it is an object."""
 
     call: Literal["exact.get"]
 

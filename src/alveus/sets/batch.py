@@ -458,7 +458,7 @@ class Draft(Writer):
     # --- reads --------------------------------------------------------------------------------
 
     def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
-        """Return the gathered versions of the items of a set, by id; None for a retired item."""
+        """Return the gathered versions of a set: a dict from id to version, None if retired."""
         self._check_open()
         drafted = self._sets.get(ref)
         return {} if drafted is None else dict(drafted.live)

@@ -287,7 +287,7 @@ class PastTree:
         return self._tree().has(location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value that was at *location*, or a `NonValue`: missing, or an object."""
+        """Return the value that was at *location*, or a `NonValue` if no value was there."""
         return self._tree().read(location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
@@ -438,7 +438,7 @@ class BatchTree(Overlay):
         return Overlay.has(self, location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or a `NonValue`: missing, or an object."""
+        """Return a copy of the value at *location*, or a `NonValue` if no value is there."""
         self._only_sets = False
         return Overlay.read(self, location)
 

@@ -42,7 +42,7 @@ class ExactMemory(Protocol):
         ...
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or a `NonValue`: missing, or an object."""
+        """Return a copy of the value at *location*, or a `NonValue` if no value is there."""
         ...
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:

@@ -277,7 +277,7 @@ class Overlay:
         )
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or a `NonValue`: missing, or an object."""
+        """Return a copy of the value at *location*, or a `NonValue` if no value is there."""
         cell = self._cells.fast_path.get(location.key)
         if cell is not None and self._recorder is None:
             return cell.value

@@ -252,7 +252,7 @@ class Finder(Protocol):
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None
     ) -> Iterator[Feature]:
-        """Yield the features of live items after row *after*, by row.
+        """Yield the features of live items after row *after*, in order of row.
 
         Args:
             at: If given, yield the items that were live after commit *at*.

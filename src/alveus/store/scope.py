@@ -117,7 +117,7 @@ class NameRange:
     newest_first: bool = False
 
     def choose(self, names: Iterable[str]) -> list[str]:
-        """Return those of *names* that are in the range, in the direction of reading."""
+        """Return the *names* in the range, in the order of reading."""
         found = [name for name in names if name.startswith(self.prefix)]
         if self.after is not None:
             after = escaped(self.after)

@@ -232,7 +232,7 @@ class PastLaws(Laws):
     # --- effects
 
     def test_effects_say_how_nodes_got_their_positions(self, store: Store) -> None:
-        """A replaced value keeps its position. A commit made the rows that it began."""
+        """A replaced value keeps its position; a new node gets a position of its commit."""
         one = write(store, Put(("a",), 1), Put(("b",), 1)).number
         two = write(store, Put(("c",), 1), Put(("a",), 2)).number
         found, earlier = present(store.effects(two)), present(store.effects(one))

@@ -348,14 +348,14 @@ def _out_of_time(
 
 
 def _compactions(store: Store, names: _CanonicalNames, ref: SetRef) -> list[object]:
-    """Return the compactions of a set. Check that reads by page and one by one agree."""
+    """Return the compactions of a set. Check that paged reads and single reads agree."""
     found: list[Compaction] = []
     before = None
     while page := store.compactions(ref, before=before, limit=PAGE):
         found += page
         before = page[-1].id
     if [store.compaction(done.id) for done in found] != found:
-        raise AssertionError(f"compactions of {ref} are not what they are one by one")
+        raise AssertionError(f"paged reads and single reads of compactions of {ref} differ")
     return [names.compaction(done) for done in found]
 
 

@@ -95,9 +95,9 @@ class ForkGate:
         return _Region(self)
 
     def enter(self, region: object) -> None:
-        """Count *region*, which stands for one use of SQLite, as inside SQLite until `leave`.
+        """Count *region*, one use of SQLite by this thread, as inside SQLite until `leave`.
 
-        While another thread forks, wait before that.
+        If another thread is forking, wait for its fork first.
         """
         if not self.process_page[0]:
             self.reset_in_child()
@@ -370,7 +370,7 @@ def variant_of(thing: T, **changes: object) -> T:
 def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
     """Return the result of *work*, called in the block of a `contextmanager` function.
 
-    An interrupt leaves no block open, not even one that comes as the block begins or ends.
+    An interrupt leaves no block open, even if it comes as the block begins or ends.
     """
     return call_between(block.gen, work)
 

@@ -208,7 +208,7 @@ def language_of(text: str) -> str | None:
 
 
 def has_endings(text: str) -> bool:
-    """Return whether words of *text* change at their end: Latin letters, and not English."""
+    """Return whether *text* is in an inflected language with Latin letters, except English."""
     return language_of(text) in _votes().with_endings
 
 

@@ -333,7 +333,7 @@ def joined(texts: Sequence[str]) -> str:
 
 
 def separate(text: str) -> list[str]:
-    """Return the texts in *text*, at least one. Search by meaning reads each separately."""
+    """Undo `joined`: return the texts in *text*. Search by meaning reads each separately."""
     return [part for part in text.split(BREAK) if part.strip()] or [text]
 
 

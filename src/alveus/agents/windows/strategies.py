@@ -53,7 +53,7 @@ class Void(ContextMemory):
         """Do nothing."""
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
-        """Return the observation, which is not kept."""
+        """Keep nothing, and return the observation as evicted."""
         return (observation,)
 
     def context(

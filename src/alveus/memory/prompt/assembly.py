@@ -126,7 +126,7 @@ class _Choice:
         self._days: set[tuple[Part, str]] = set()
 
     def room(self) -> int | None:
-        """Return the tokens that the instructions and the query leave, or None without a budget.
+        """Return the tokens left after the instructions and the query, or None without a budget.
 
         Raises:
             BudgetTooSmall: They exceed the budget, as messages or as text.

@@ -51,7 +51,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_value(value: Value) -> str:
-    """Return a storable value in wire form, escaped like `quoted`."""
+    """Return a storable value in wire form, escaped as `quoted` does it."""
     return _sealed(wire.encode(value))
 
 

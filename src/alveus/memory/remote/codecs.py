@@ -211,7 +211,7 @@ def _fields(kind: type[Any]) -> Codec:
 
 @cache
 def field_hints(kind: type[Any], *, given: bool = False) -> Mapping[str, object]:
-    """Return the annotations of those fields of a dataclass that its JSON has, by name.
+    """Return a dict from name to annotation, for the fields that a dataclass has in JSON.
 
     Args:
         given: Whether the dataclass is an argument; otherwise it is a result.

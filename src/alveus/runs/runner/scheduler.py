@@ -449,10 +449,10 @@ class Scheduler:
             self._quick.add(shift)
             shift.slow = False
 
-    # --- putting lanes down -------------------------------------------------------------------
+    # --- lanes that workers hand back ---------------------------------------------------------
 
     def leave(self, lane: LiveLane, state: LaneState) -> None:
-        """Put a taken lane down, in the given state."""
+        """Take back a lane from its worker, and give it a state."""
         with self.lock:
             self._taken.discard(lane)
             if state is LaneState.READY:
@@ -461,14 +461,14 @@ class Scheduler:
                 lane.state = state
 
     def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
-        """Put down taken lanes that have more to do, and make them ready."""
+        """Take back lanes that have more to do, and make them ready."""
         with self.lock:
             for lane in lanes:
                 self._taken.discard(lane)
                 self.make_ready(lane)
 
     def put_down(self, lane: LiveLane) -> None:
-        """Put down a lane whose lease was released; make it ready if new inputs came meanwhile."""
+        """Take back a lane whose lease was released; make it ready if new inputs came meanwhile."""
         with self.lock:
             self._taken.discard(lane)
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
@@ -482,7 +482,7 @@ class Scheduler:
                 lane.state = LaneState.IDLE
 
     def rest(self, lane: LiveLane) -> None:
-        """Put down a lane whose lease was released for other processes though runs are waiting.
+        """Take back a lane with waiting runs that released its lease for other processes.
 
         The lane is ready again after `REST_S`.
         """
@@ -492,7 +492,7 @@ class Scheduler:
         self.put_off(lane, REST_S)
 
     def put_off(self, lane: LiveLane, pause_s: float) -> None:
-        """Put a lane down, to be ready again after *pause_s* seconds."""
+        """Take a lane back, and make it ready after *pause_s* seconds."""
         due = time.monotonic() + pause_s
         with self.lock:
             heapq.heappush(self._later, (due, next(self._numbers), lane))

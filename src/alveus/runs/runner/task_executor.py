@@ -406,7 +406,7 @@ class TaskExecutor:
             shift.group.append(lane)
 
     def _drop(self, shift: Shift, keys: RunningKeys) -> None:
-        """End a shift that Ctrl-C interrupted, and put its lanes down; may be called twice."""
+        """End a shift that Ctrl-C interrupted, and hand back its lanes; may be called twice."""
         restore_running_keys(keys)
         for lane in self.scheduler.cut_short(shift):
             self._abandon(lane)
@@ -419,8 +419,8 @@ class TaskExecutor:
         """Return the next work of a lane.
 
         The result is the run of the lane if this thread is to do its next task now. It is finished
-        work if only a commit is missing. It is None if the lane was put down: then it has nothing
-        to do, waits, or was handed to the event loop.
+        work if only a commit is missing. It is None if the lane was handed back to the scheduler,
+        or over to the event loop.
         """
         if lane.pending is not None:
             return lane.pending
@@ -447,7 +447,7 @@ class TaskExecutor:
     def _next(self, lane: LiveLane) -> LiveRun | None:
         """Begin the next run of a lane, and return the run.
 
-        Return None, and put the lane down, if no run waits or another process has the lease.
+        Return None, and hand the lane back, if no run waits or another process has the lease.
         """
         plan, store = self.setup.plan, self.setup.engine.store
         if lane.lease is None:
@@ -540,7 +540,7 @@ class TaskExecutor:
             return True
 
     def _abandon(self, lane: LiveLane, *, is_async: bool = False) -> None:
-        """Put down a lane whose task was interrupted. The task begins anew later."""
+        """Hand back a lane whose task was interrupted. The task begins anew later."""
         if lane.run is not None:
             lane.run.drop()
         lane.drop_run("interrupted")
@@ -612,7 +612,7 @@ class TaskExecutor:
         self._registry.fail(error)
 
     def _lost(self, lane: LiveLane) -> None:
-        """Put down a lane whose lease another process took over, and drop its uncommitted work."""
+        """Hand back a lane whose lease another process took over; drop its uncommitted work."""
         _LOG.warning("a lease was taken over", extra={"agent": self.setup.plan.name})
         lane.drop_run("fenced")
         with self.scheduler.lock:
@@ -621,7 +621,7 @@ class TaskExecutor:
         self._registry.stir.set()
 
     def _hindered(self, lane: LiveLane, error: BaseException) -> None:
-        """Put a lane down, to be tried again later, because the store could not serve it.
+        """Hand a lane back, to be tried again later, because a call of the store failed.
 
         The pause doubles with each such failure in a row, up to the longest in `RETRY_S`.
         """
@@ -635,7 +635,7 @@ class TaskExecutor:
         self._wait(lane, min(shortest * 2.0 ** min(lane.hindered, 20), longest))
 
     def _wait(self, lane: LiveLane, pause_s: float) -> None:
-        """Put a lane down, to be ready again after *pause_s* seconds."""
+        """Hand a lane back to the scheduler, to be ready again after *pause_s* seconds."""
         self.scheduler.put_off(lane, pause_s)
         self._registry.stir.set()
 
@@ -671,8 +671,8 @@ class TaskExecutor:
     def _committed(self, lane: LiveLane, finished: Finished, answer: Commit) -> bool:
         """Note the commit of a lane's finished work.
 
-        Return True if the lane keeps its lease: the caller must then make it ready. Otherwise the
-        lane was put down here.
+        Return True if the lane keeps its lease: the caller must then make it ready. Otherwise this
+        call handed the lane back.
         """
         run = lane.run
         assert run is not None  # noqa: S101 - its work was committed
@@ -697,7 +697,7 @@ class TaskExecutor:
         return goes_on
 
     def _goes_on(self, lane: LiveLane, batch: Batch) -> bool:
-        """Return whether a lane keeps its lease after the run of *batch*; if not, put it down."""
+        """Return whether *lane* keeps its lease after the run of *batch*; if not, hand it back."""
         if batch.release and lane.gave_way == batch.epoch:
             self.scheduler.rest(lane)
             self._registry.stir.set()
@@ -708,7 +708,7 @@ class TaskExecutor:
     def _adopted(self, lane: LiveLane, batch: Batch) -> bool:
         """Let a lane be read again: its step had been committed, and the answer was lost.
 
-        Return whether the lane keeps its lease; if not, put it down.
+        Return whether the lane keeps its lease; if not, hand it back.
         """
         lane.drop_run("interrupted")
         with self.scheduler.lock:

@@ -185,7 +185,7 @@ class Field:
         return found
 
     def _beyond(self, condition: Condition) -> Truth:
-        """Return for each value whether it is a text above, or below, the operand."""
+        """Return a mask of the values that are texts on the asked side of the operand."""
         if self._ordered < len(self.values):
             texts = [at for at, value in enumerate(self.values) if type(value) is str]
             self._order = np.array(sorted(texts, key=self._text), np.intp)

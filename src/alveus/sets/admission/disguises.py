@@ -71,7 +71,7 @@ class Plain:
     positions: tuple[int, ...] | None = None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the original span of a span of this text."""
+        """Return the span of the original text that a span of this text comes from."""
         if self.positions is None or start >= end:
             return start, end
         return self.positions[start], self.positions[end - 1] + 1

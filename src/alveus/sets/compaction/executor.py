@@ -108,7 +108,7 @@ def is_seen(store: Store, now: int) -> bool:
 
 
 def failures(store: Store) -> dict[int, tuple[str, int]]:
-    """Return the kind of error and the number of failures for each failed set, by set number."""
+    """Return, by set number, the error's class and the number of failures of each failed set."""
     text = store.note(FAILED)
     found = cast("dict[str, tuple[str, int]]", wire.decode_plain(text or "{}"))
     return {int(number): (kind, tries) for number, (kind, tries) in found.items()}

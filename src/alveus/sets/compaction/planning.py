@@ -513,7 +513,7 @@ def _carried_out(
 
 
 class _Ranks:
-    """The times of items that replace others. The time puts an item where its first source was."""
+    """Gives items that replace others their times: each takes the place of its first source."""
 
     def __init__(self, snapshot: CompactionSnapshot, step: PlannedStep) -> None:
         self._snapshot = snapshot

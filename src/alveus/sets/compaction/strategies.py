@@ -19,7 +19,7 @@ from alveus.values.storable import Value, checked_kind, checked_number, choice, 
 
 @dataclass(frozen=True)
 class Derived:
-    """An item that replaces others: its sources.
+    """An item that replaces other items, its sources.
 
     The item's time is the span of its sources' times. Its importance is the highest of its sources
     unless *importance* is given. If all sources have the same role, session or speaker, the item

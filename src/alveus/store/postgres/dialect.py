@@ -151,11 +151,11 @@ class _Bytes(Dumper):
 
 
 class NumberArray(list[int]):
-    """Whole numbers that are one binding of a statement."""
+    """Whole numbers that are passed as one parameter of a statement."""
 
 
 class TextArray(list[str]):
-    """Texts that are one binding of a statement."""
+    """Texts that are passed as one parameter of a statement."""
 
 
 class _NumbersDumper(Dumper):

@@ -489,7 +489,7 @@ class DraftConnection:
 
 
 def _named(statement: str, bindings: Sequence[object]) -> tuple[object, ...]:
-    """Return a hashable key of a query, by which `foresee` keeps its rows."""
+    """Return a hashable key for a query; `foresee` stores the query's rows under it."""
     values = [(*cast("list[object]", b),) if isinstance(b, list) else b for b in bindings]
     return statement, *values
 

@@ -175,9 +175,9 @@ class SetTable:
     def _define(self, define: Define, batch: Batch, draft: CommitDraft) -> _Redefined | None:
         """Create a set, or change its definition.
 
-        Returns the set and its old definition if the set may change only if it holds no items of
-        earlier commits, which the caller must check at the end of the batch. Otherwise returns
-        None.
+        If the definition may only change in a set without items of earlier commits, returns the set
+        and its old definition; the caller must check this at the end of the batch. Otherwise
+        returns None.
         """
         set_rows = self.get(define.set)
         if set_rows is None:

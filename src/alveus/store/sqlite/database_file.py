@@ -587,7 +587,7 @@ class SqliteFile(SqlDatabase):
             self._guard_log(connections, writer)
 
     def _add_checksums(self, writer: SqliteConnection) -> bool:
-        """Add checksums to a file that no other process has open. Return whether it got them."""
+        """Add checksums to a file that no other process has open. Return whether this worked."""
         writer.execute("PRAGMA journal_mode = WAL")
         return checksums.add(writer)
 
@@ -692,7 +692,7 @@ class SqliteFile(SqlDatabase):
     def forked(self, *, quiet: bool) -> None:
         """In a forked child, drop the inherited connections and locks.
 
-        SQLite would take the locks of an inherited connection for the child's. The connections are
+        SQLite would treat the locks of an inherited connection as the child's. The connections are
         closed if *quiet*; otherwise they stay open for ever.
         """
         if self._state != "open":
