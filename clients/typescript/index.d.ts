@@ -145,7 +145,7 @@ export interface ContextBody {
   knowledge?: Array<string> | "all" | null;
   /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it, or `ALL`. By default none are shown, since values may include a session token; `Context.why` reports their number. */
   exact?: Array<string | Array<string>> | "all" | null;
-  /** The name of an entity, of whose `KeyMemory.profile` up to 300 tokens are shown. With None, no profile is shown. */
+  /** The name of an entity. Up to 300 tokens of its `KeyMemory.profile` are shown. With None, no profile is shown. */
   profile?: string | null;
   /** The names of the blocks to show whole, or `ALL`. */
   blocks?: Array<string> | "all" | null;
@@ -963,7 +963,7 @@ export interface KeyContext {
   knowledge?: Array<string> | "all" | null;
   /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it, or `ALL`. By default none are shown, since values may include a session token; `Context.why` reports their number. */
   exact?: Array<string | Array<string>> | "all" | null;
-  /** The name of an entity, of whose `KeyMemory.profile` up to 300 tokens are shown. With None, no profile is shown. */
+  /** The name of an entity. Up to 300 tokens of its `KeyMemory.profile` are shown. With None, no profile is shown. */
   profile?: string | null;
   /** The names of the blocks to show whole, or `ALL`. */
   blocks?: Array<string> | "all" | null;

@@ -208,7 +208,7 @@ def preview(text: str, most: int) -> tuple[str, bool]:
 def split_texts(
     texts: Sequence[str], limit: int, *, counter: Callable[[str], int] = len
 ) -> tuple[list[str], list[str]]:
-    """Return the texts up to a limit, the last of which may be cut, and the texts after the limit.
+    """Split texts at a total length. Return both parts; the text at the limit is cut in two.
 
     Args:
         counter: Returns the length of a text. If a beginning of a text is extended, its length must

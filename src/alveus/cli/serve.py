@@ -160,8 +160,8 @@ def serve_command(
 ) -> None:
     """Serve the memory over HTTP, until it is stopped.
 
-    Needs alveus[server]. Without --tokens it listens on this machine alone, and serves no page of
-    a browser but its inspector, /ui. Its calls are in /openapi.json. With --json a line when it
+    Needs alveus[server]. Without --tokens it listens on this machine alone, and refuses browser
+    pages other than its inspector, /ui. Its calls are in /openapi.json. With --json a line when it
     listens: {"url": …}.
 
     Example: alveus serve --tokens tokens.json --host 0.0.0.0

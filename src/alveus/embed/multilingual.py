@@ -47,11 +47,11 @@ HALF_BYTE, MIDDLE = 4, 8
 
 
 class Multilingual(EncoderModel):
-    """Sentences of a hundred languages as 384 numbers.
+    """Turns sentences of a hundred languages into vectors of 384 numbers.
 
-    The published vectors of unrelated texts have cosines of 0.7 and more. Here the mean of the
-    vectors of 120 texts in twelve languages is taken off. The mean cosine of unrelated texts is
-    then 0 across these languages, and 0.2 within English.
+    In the published model, vectors of unrelated texts have cosines of 0.7 and more. This class
+    subtracts the mean vector of 120 texts in twelve languages. The mean cosine of unrelated texts
+    is then 0 across these languages, and 0.2 within English.
 
     Raises:
         EmbedderMissing: The package with the weights is not installed.

@@ -107,7 +107,7 @@ class Unigram:
 
 
 def _walked_back(last: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the pieces of the best path, by the start and the piece that each place is left by."""
+    """Return the pieces of the best path. *last* has, per end, the start and id of a piece."""
     found: list[int] = []
     at = len(last) - 1
     while at:

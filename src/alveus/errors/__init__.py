@@ -620,7 +620,7 @@ class Unusable(AlveusError):
 
 
 class StoreClosed(Unusable):
-    """A memory or store was used after close. LlamaIndex hides a `RuntimeError`: this is none."""
+    """A memory or store was used after close. No `RuntimeError`, because LlamaIndex hides those."""
 
 
 class SessionClosed(StoreClosed, RuntimeError):

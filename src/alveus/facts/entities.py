@@ -191,7 +191,7 @@ class KnownFacts(NamedTuple):
     when: FactTime
 
     def _names(self, fact: Fact) -> dict[str, str]:
-        """Return the page names of the entities that a fact names, by the names in lower case."""
+        """Return a dict from the lower-case names in a fact to the page names of these entities."""
         names = map(self.aliases.resolved, (fact.subject, *fact.entities))
         return {folded(name): name for name in names}
 

@@ -66,7 +66,7 @@ class ScriptedChat(ChatModel):
 
     @property
     def usage(self) -> Usage:
-        """The use by all answers so far. Raised exceptions do not count."""
+        """The usage of all answers so far. Raised exceptions do not count."""
         return self._meter.usage
 
     @property
@@ -76,7 +76,7 @@ class ScriptedChat(ChatModel):
 
     @property
     def requests(self) -> tuple[ChatRequest, ...]:
-        """All requests in order, also requests that raised."""
+        """All requests in order, including those that raised."""
         return tuple(self._requests)
 
     def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:

@@ -125,7 +125,7 @@ class Bm25:
         return _weights(peaks, counts, self._least + self._slope * length)
 
     def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
-        """Return about *count* of the *allowed* docs with the best BM25, in rising order.
+        """Return about *count* of the *allowed* docs with the best BM25, sorted by number.
 
         The best doc of the whole set is always among the result, *allowed* or not. Of equally good
         docs the first are taken. Terms are added up from the rarest on, until the remaining, more

@@ -647,7 +647,7 @@ def _paged(
 
 
 def _position_named(page: str, names: int) -> list[str]:
-    """Return the sort fields of the last row of the page before, which a page's token names.
+    """Return the sort fields in the token *page*: those of the last row of the page before.
 
     Args:
         names: The number of sort fields.

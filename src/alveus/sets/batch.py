@@ -131,7 +131,7 @@ class DraftedSet:
         self.live[stored.record.id] = self._rows[stored.row] = stored
 
     def more(self, now: int) -> int:
-        """Return the number of unexpired items minus the number that is committed."""
+        """Return by how many unexpired items the batch changes the count of committed items."""
         live = len(self._order) - bisect_right(self._expiries, now)
         hidden = len(self.hidden) - bisect_right(self._hidden_expiries, now)
         gone = self._gone - bisect_right(self._gone_expiries, now)
@@ -555,7 +555,7 @@ class Draft(Writer):
     def count(self, ref: SetRef) -> int:
         """See `Writer.count`. The count includes the batch's changes.
 
-        In a repetition, the other items are counted before the batch's first commit.
+        In a repetition, the other items are counted as they were before the batch's commit.
         """
         now = super().count(ref)
         self._was_overtaken()

@@ -656,7 +656,7 @@ class SetWrites(SetReads):
     def _planned_pop(
         self, most: int, popped: dict[tuple[str, int], Item], _new_id: NewId
     ) -> PlannedWrite:
-        """Plan to retire the last *most* items; add them to *popped*, by id and version."""
+        """Plan to retire the last *most* items; add them to *popped* under (id, version)."""
         walk = self._editor.items(newest_first=True, most=most) if most else ()
         newest = islice(walk, most)
         items = list({stored.record.id: stored for stored in newest}.values())[::-1]

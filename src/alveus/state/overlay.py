@@ -265,7 +265,7 @@ class Overlay:
     def once(self, idempotency_key: str) -> Overlay:
         """Raise `Unsupported`, because an action or a batch happens once anyway."""
         raise Unsupported(
-            f"an action or a batch takes no idempotency key, such as {idempotency_key!r}: its "
+            f"an action or a batch takes no idempotency key ({idempotency_key!r}): its "
             "writes happen once without one"
         )
 

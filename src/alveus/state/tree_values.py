@@ -268,5 +268,5 @@ def expiry_json(expiry: Expiry) -> Value:
 
 
 def put_request(location: ParsedPath, value: object, expiry: Expiry) -> list[object]:
-    """Return the request of a `set`, by which its repetition is recognised."""
+    """Return the request of a `set`, to recognise a repetition."""
     return ["set", list(location.path), value, expiry_json(expiry)]

@@ -222,7 +222,7 @@ class CommitQueue:
             _settle(group, error)
 
     def _planned(self, group: Sequence[CommitTicket]) -> list[tuple[CommitTicket, Batch | None]]:
-        """Return the batch, or None, that a planner makes for each ticket that has a planner."""
+        """Return each ticket that has a planner, with the batch or None that the planner makes."""
         together: dict[JointAdds, list[CommitTicket]] = {}
         for one in group:
             if one.planner is not None:

@@ -260,7 +260,7 @@ def op_of_erasure(erasure: Erasure, salt: bytes) -> bytes:
 
 
 def stub_of(item_id: str, salt: bytes) -> bytes:
-    """Return a digest of a purged item's id, by which a store finds items derived from the item."""
+    """Return a digest of a purged item's id. With it, a store finds items derived from the item."""
     return wire.digest(["purged", item_id], salt=salt)
 
 

@@ -227,7 +227,7 @@ class Finder(Protocol):
     def candidates(
         self, set_number: int, wanted: CandidateQuery, *, dimensions: int
     ) -> list[Feature]:
-        """Return the features of the live items that may be among the best results, by row.
+        """Return the features of live items that may be among the best results, in order of row.
 
         Args:
             set_number: The number of a large set.

@@ -257,7 +257,7 @@ class Ledger(Protocol):
         ...
 
     def set_infos(self, scope: Scope) -> list[SetInfo]:
-        """Return the sets of *scope*, by name."""
+        """Return the sets of *scope*, sorted by name."""
         ...
 
     def keys(
@@ -477,7 +477,7 @@ class Ledger(Protocol):
         ...
 
     def all_sets(self, scope: Scope) -> list[SetRef]:
-        """Return all sets of *scope*, including hidden ones, by name."""
+        """Return all sets of *scope*, including hidden ones, sorted by name."""
         ...
 
     def stats(self) -> StoreStats:
@@ -632,7 +632,7 @@ class Lanes(Protocol):
         ...
 
     def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
-        """Return the statuses of those of *runs* that exist, by id."""
+        """Return a dict from id to status, for the *runs* that exist."""
         ...
 
     def queued_runs(
@@ -656,7 +656,7 @@ class Lanes(Protocol):
         ...
 
     def steps(self, run: int) -> list[StepDone]:
-        """Return the finished tasks of a run, by ordinal."""
+        """Return the finished tasks of a run, in order of ordinal."""
         ...
 
     def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:

@@ -151,7 +151,7 @@ class Step:
         outputs: The events that the task sent to the world, in order; each is wire.
         skipped: Wire: the error that the agent skipped, or None. With an error, the step changes
             nothing else.
-        begin: The `Begin` of the run, with its first commit; later None.
+        begin: The `Begin` of the run, in its first commit; later None.
         done: Whether the run ends with this step.
     """
 
@@ -188,7 +188,7 @@ class DurableCall:
         name: The name of the called function.
         digest: The digest of the arguments.
         outcome: Wire: the result of the call, or the error that it raised; None while pending.
-        begin: The `Begin` of the run, with its first commit; later None.
+        begin: The `Begin` of the run, in its first commit; later None.
         truncate: Delete the task's calls at this position and later positions first.
     """
 
@@ -218,7 +218,7 @@ class StatusChange:
     Attributes:
         error: Wire: why the run is parked. If None, the stored error stays. The status "done"
             deletes the stored error.
-        begin: The `Begin` of the run, with its first commit; later None.
+        begin: The `Begin` of the run, in its first commit; later None.
     """
 
     run: int

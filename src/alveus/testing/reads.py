@@ -41,7 +41,7 @@ def lane_reads(
     """Return all answers of *store* about runs of *spaces*.
 
     Args:
-        commits: The position of each commit in the order of commits, by its number.
+        commits: A dict from commit numbers to positions in the order of commits.
     """
     found = sorted(
         (run for space in spaces for run in store.runs(space, limit=FAR)), key=lambda run: run.id
@@ -254,7 +254,7 @@ class _CanonicalNames:
 def reads(
     store: Store, *, now: int, at: Collection[int] | None = None, scopes: Iterable[Scope] = ()
 ) -> dict[str, object]:
-    """Return all answers of *store*, by question.
+    """Return all answers of *store*: a dict from question to answer.
 
     Two stores with the same batches in the same order give equal answers, whatever numbers the
     stores chose for commits, rows and sets.

@@ -320,9 +320,9 @@ def _weighty(spoken: Sequence[str]) -> Iterator[str]:
 
 
 def _opening(spoken: Sequence[str], at: int) -> int:
-    """Return how many tokens after an opening word only open the sentence, with the comma.
+    """Return how many tokens after the word at *at* belong to an opening such as "by the way,".
 
-    Return 0 if the word at *at* does not open a sentence in this way.
+    Return 0 if the word does not begin such an opening.
     """
     if spoken[at] in _INTERJECTIONS and len(spoken) > at + 1:
         return 1

@@ -278,7 +278,7 @@ class LearntLine:
 
     Attributes:
         ids: The ids of the messages.
-        set_aside: The number of calls without a usable answer, by the id of the message.
+        set_aside: A dict from message id to the number of calls without a usable answer.
     """
 
     key: str

@@ -108,7 +108,7 @@ def suggest_names_in(cls: C) -> C:
 
 
 def suggest_names_in_part(cls: C) -> C:
-    """Do the work of `suggest_names_in` for a base class of which users know only subclasses.
+    """Do the work of `suggest_names_in` for a base class that users see only as its subclasses.
 
     Errors of Python for wrong arguments then name the method without the base class.
     """

@@ -141,7 +141,8 @@ class Tools:
         """Call a memory tool, and return the JSON for the model.
 
         Args:
-            inside: The same tools for an action that runs their key. None means no such action.
+            inside: The same tools for the action that makes this call, or None outside of an
+                action.
         """
         memory = self._memory[tool] if inside is None else inside
         answer = memory.call(tool, arguments, call_id=call_id)

@@ -109,7 +109,7 @@ class ConversableAgent:
     # --- binding and building -----------------------------------------------------------------
 
     def bind(self, target: object) -> Self:
-        """Add a part to the agent, by its type. Return the agent. Call `build` afterwards.
+        """Add a part to the agent; its type decides its role. Return the agent. Then call `build`.
 
         Args:
             target: An `AgentContext`, `LLMConfig`, `AgentMemory` or `ProfileConfig`, which replaces

@@ -260,7 +260,7 @@ class GptsPlansMemory(_Log):
         )
 
     def get_by_conv_id(self, conv_id: str) -> list[GptsPlan]:
-        """Return the tasks of a conversation, by number."""
+        """Return the tasks of a conversation, sorted by number."""
         found = [GptsPlan.from_dict(item.value) for item in self._set(conv_id)]
         return sorted(found, key=lambda plan: plan.sub_task_num)
 

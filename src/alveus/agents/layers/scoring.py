@@ -354,7 +354,7 @@ class Ranked(NamedTuple):
 
 
 def best_first(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return items, best first. Of items with equal scores, the newest is first, by its id."""
+    """Return items, best first. Of equal scores, the item with the newest id is first."""
     newest = sorted(ranked, key=lambda one: _order(one.id), reverse=True)
     return sorted(newest, key=lambda one: -one.score)
 

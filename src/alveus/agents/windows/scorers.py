@@ -247,7 +247,7 @@ def text_of(observation: Observation) -> str:
 
 
 def _by_words(texts: Sequence[str]) -> float:
-    """Return how much the first text differs from the most similar other text, by shared words."""
+    """Return 1 minus the highest share of words that the first text shares with another."""
     new, *others = (set(words.terms(text)) for text in texts)
     alike = (len(new & other) / len(new | other) for other in others if new | other)
     return 1 - max(alike, default=0.0)

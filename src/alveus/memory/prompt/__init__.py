@@ -70,7 +70,7 @@ class Prompts:
             exact: The exact values of short-term memory to show: a path or a list of paths, each
                 with all values below it, or `ALL`. By default none are shown, since values may
                 include a session token; `Context.why` reports their number.
-            profile: The name of an entity, of whose `KeyMemory.profile` up to 300 tokens are shown.
+            profile: The name of an entity. Up to 300 tokens of its `KeyMemory.profile` are shown.
                 With None, no profile is shown.
             blocks: The names of the blocks to show whole, or `ALL`.
             where: A filter for items of sets and of knowledge; see `MemorySet.search`.

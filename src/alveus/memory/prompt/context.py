@@ -177,7 +177,7 @@ def _pieces_table(pieces: Sequence[Piece]) -> Html:
 
 
 class DefaultSources(Enum):
-    """The values of arguments of a request that name no sources."""
+    """Values of a request's arguments that stand for sources without naming them."""
 
     ALL = "all"
     NEWEST = "newest"

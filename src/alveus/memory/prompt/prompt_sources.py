@@ -283,7 +283,7 @@ class PromptSources:
         return _withheld(hits, found, _too_low(hits, request.min_score))
 
     def _by_worth(self, hits: Hits, found: Sequence[PromptCandidate]) -> Found:
-        """Return the candidates, with as many tokens as the margin of the query is worth.
+        """Return candidates with as many tokens as the margin of the query allows.
 
         Lasting items come first: they may matter to requests that share no word with them. They are
         in order of relevance, since neighbours and sessions say nothing about them.
@@ -405,7 +405,7 @@ class PromptSources:
         )
 
     def _fit_whole(self, found: Sequence[PromptCandidate], margin: float | None) -> bool:
-        """Return whether all candidates are to be shown, by their size and the query's margin.
+        """Decide by size and the query's margin whether to show all candidates; return the answer.
 
         If so, subtract their tokens from what later searches may show whole.
         """

@@ -39,7 +39,7 @@ class RemoteCalls(Protocol):
 
     @property
     def read_only(self) -> bool:
-        """Whether changes are refused, including longer lifetimes of read items."""
+        """Whether changes are refused. Then reads renew no expiry either."""
         ...
 
     @property

@@ -211,7 +211,7 @@ class Field:
 
 
 class RecentFields:
-    """The fields of a set that filters used last, by path."""
+    """The fields of a set that were last used in filters."""
 
     def __init__(self) -> None:
         self._fields: OrderedDict[Path, Field] = OrderedDict()

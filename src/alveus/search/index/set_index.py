@@ -174,7 +174,7 @@ class SetIndex:
         return self._whole is not None
 
     def stand_for(self, whole: LargeSet, windows: Sequence[Sequence[int]]) -> None:
-        """Take figures and neighbours from a large set, of which the index contains a part.
+        """Take figures and neighbours from a large set, because the index has only a part of it.
 
         Args:
             whole: The figures of the large set.

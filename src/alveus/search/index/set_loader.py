@@ -484,7 +484,7 @@ class _Terms:
             file.write(memoryview(some))
 
     def write(self, writer: SegmentWriter) -> None:
-        """Write all entries, by term."""
+        """Write all entries, sorted by term."""
         writer.stream("term.docs", self._sorted(), dtype=np.dtype(np.int32))
         writer.stream("term.counts", self._counts, dtype=np.dtype(np.uint8))
         writer.stream("term.hashes", self._hashes, dtype=np.dtype(np.uint32))

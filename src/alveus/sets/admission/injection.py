@@ -214,7 +214,7 @@ def word_lists() -> dict[str, tuple[str, ...]]:
 
 
 def languages() -> dict[str, AttackPhrases]:
-    """Return the parts of attacks, by the name of the language."""
+    """Return a dict from languages to the parts of attacks in each."""
     read = data_file(PACKAGE, "injection_languages.toml")
     return {name: AttackPhrases(**parts) for name, parts in read.items()}
 

@@ -327,7 +327,7 @@ def _has_ended(stored: StoredItem, now: int) -> bool:
 
 
 def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[StoredItem]:
-    """Return up to *most* items in order of time, from the first items up to *step* non-summaries.
+    """Return up to *most* of the first items, in order of time, with at most *step* non-summaries.
 
     Summaries are taken only if there are fewer than *most* other items.
     """

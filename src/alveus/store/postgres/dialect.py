@@ -81,7 +81,7 @@ def translated(sql: str, schema: str) -> str:
 
 
 def _same_name(schema: str, found: re.Match[str]) -> str:
-    """Return SQL that compares a column with another column or a binding, by digest and by name."""
+    """Return SQL that compares the digests, then the names, of a column and another operand."""
     column, other = found[1], found[2]
     has_digest = other.rpartition(".")[2] in _WITH_DIGEST
     digest = f"{other}_digest" if has_digest else f"{schema}.digest({other})"

@@ -283,22 +283,22 @@ _MOVED_SQL: dict[type, str] = {
 
 
 def is_moving(value: object) -> bool:
-    """Return whether the value of a binding moves with the commits of other hosts."""
+    """Return whether commits of other hosts add an offset to the value of a binding."""
     return type(value) in _MOVED_SQL
 
 
 def moved(statement: str, bindings: Sequence[object]) -> str:
-    """Return *statement* with SQL that moves those bindings that may move."""
+    """Return *statement* with SQL that adds the offset to each binding that may move."""
     kinds = tuple(kind if kind in _MOVED_SQL else None for kind in map(type, bindings))
     return with_moved(statement, kinds) if any(kinds) else statement
 
 
 @functools.lru_cache(maxsize=1024)
 def with_moved(statement: str, kinds: tuple[type | None, ...]) -> str:
-    """Return *statement* with numbered bindings, and with SQL that moves some of them.
+    """Return *statement* with numbered bindings, and SQL that adds the offset to some of them.
 
     Args:
-        kinds: For each binding, the type of `_MOVED_SQL` that moves it, or None if it stays.
+        kinds: For each binding, its type in `_MOVED_SQL`, or None if it does not move.
     """
     last = 0
 

@@ -77,7 +77,7 @@ class SetTable:
         self.access_times: dict[int, int] = {}
 
     def sets_of_scope(self, scope: Scope) -> list[SetRows]:
-        """Return the sets of *scope*, by name."""
+        """Return the sets of *scope*, sorted by name."""
         return [found for _, found in sorted(self._by_scope.get(scope, {}).items())]
 
     def get(self, ref: SetRef) -> SetRows | None:

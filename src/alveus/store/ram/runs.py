@@ -128,7 +128,7 @@ class RunTable:
         return run
 
     def all_runs(self) -> list[Run]:
-        """Return all runs, by id."""
+        """Return all runs, sorted by id."""
         runs = [*self._open.values(), *map(_run, self._ended.values())]
         return sorted(runs, key=attrgetter("id"))
 

@@ -366,8 +366,8 @@ class Subtask:
     ) -> Iterator[Emission]:
         """Yield the problem of an input once, and remove the input.
 
-        An input whose run is parked is kept, because the run may be retried. Other errors than
-        those of an input or its run are raised.
+        An input whose run is parked is kept, because the run may be retried. Errors that do not
+        belong to an input or its run are raised.
         """
         problem = Emission(problem_line(error, given=entry.given), is_problem=True)
         if isinstance(error, RunParked):
