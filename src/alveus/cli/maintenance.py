@@ -529,7 +529,7 @@ def grant_command(
 def revoke_command(
     session: Session, *, role: str = argument(), knowledge: str | None = _KNOWLEDGE
 ) -> None:
-    """Take back what grant gave.
+    """Take back the rights that grant gave.
 
     Memories that ROLE has open find nothing there any longer, and cannot write there. Prints all
     that ROLE may still use. With --json: as grant.

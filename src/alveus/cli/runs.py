@@ -220,7 +220,7 @@ def retry(session: Session, *, chosen: Chosen = CHOSEN) -> None:
         for row in rows:
             last = overtaken(memory.store, row)
             by = memory.store.retry_run(row.id, last=last, time=memory.engine.clock())
-            behind = f" as run {by}, behind those that went on" if last else ""
+            behind = f" as run {by}, after the runs that went on" if last else ""
             status = "retried" if last else "waiting"
             fields: dict[str, output.Json] = {"run": row.id, "status": status, "by": by}
             session.done(f"run {row.id} will be tried again{behind}", fields)

@@ -55,14 +55,14 @@ class MemoryRecorder:
     # --- items ---
 
     def emptied(self, ref: SetRef) -> None:
-        """Note that all items of a set were deleted."""
+        """Record that all items of a set were deleted."""
         if ref.scope == self._scope and LongTermUpdateEvent in self._details:
             self._updated.pop(ref.name, None)
             self._deleted.pop(ref.name, None)
             self._cleared[ref.name] = None
 
     def changed(self, ref: SetRef, item_id: str, stored: StoredItem | None) -> None:
-        """Note the new state *stored* of an item; None stands for a deleted item."""
+        """Record the new state *stored* of an item; None stands for a deleted item."""
         if ref.scope == self._scope and LongTermUpdateEvent in self._details:
             value = None if stored is None else item_of(stored).value
             self._updated.setdefault(ref.name, {})[item_id] = value
@@ -78,7 +78,7 @@ class MemoryRecorder:
             )
 
     def searched(self, refs: Sequence[SetRef], query: str, hits: Hits) -> None:
-        """Note a query and its hits."""
+        """Record a query and its hits."""
         detail = self._details.get(LongTermSearchEvent)
         if detail is None or not query:
             return

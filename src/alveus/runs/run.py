@@ -391,7 +391,7 @@ class LiveRun:
     # --- after a commit -----------------------------------------------------------------------
 
     def committed(self, finished: Finished, commit: Commit) -> None:
-        """Note the commit of a task, and continue with the next task."""
+        """Record the commit of a task, and continue with the next task."""
         did = finished.did
         self._begin = None
         self._due.popleft()

@@ -169,7 +169,7 @@ def _span(old: Sequence[Word], new: Sequence[Word]) -> tuple[int, int]:
 
 
 def _is_value(begin: Sequence[Word]) -> bool:
-    """Return whether a name or a number goes on behind these words."""
+    """Return whether a name or a number goes on after these words."""
     last = begin[-1]
     if last.is_name or is_number(last.text):
         return True
@@ -182,7 +182,7 @@ def _singular(word: str) -> str:
 
 
 def _strength(frame: Frame, difference: _Difference) -> int:
-    """Return what another value of a relation does."""
+    """Return what a new value of a relation does to the old value, such as `REPLACES`."""
     words = english().words
     kind, around = difference.kind, difference.around
     if frame.subject and frame.subject[-1] in words["vague"]:
@@ -223,7 +223,7 @@ def _strength_of_verb(frame: Frame, difference: _Difference) -> int:
 
 
 def _strength_around(frame: Frame, around: Sequence[Word], *, is_definite: bool) -> int:
-    """Return the change if words stand between relation and value, as in "a citizen of"."""
+    """Return the same as `_strength`, for equal words before the value, as in "a citizen of"."""
     words = english().words
     if len(around) == 1 or around[-1].text != "of":
         return NOTHING

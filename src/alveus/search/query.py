@@ -685,7 +685,7 @@ class Searcher:
         return {stored.row: value_of(stored.record) for stored in found}
 
     def touch(self, firsts: Sequence[int]) -> None:
-        """Note a read of the items with these first rows."""
+        """Record a read of the items with these first rows."""
         if firsts:
             self._note_read(firsts, self._clock())
 

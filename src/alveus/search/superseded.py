@@ -111,7 +111,7 @@ class _Group(NamedTuple):
 
 
 def _pairs(hits: Sequence[Found], shared: set[Key], until: int) -> list[list[_Said]]:
-    """Return the lists of items that may say otherwise than each other, latest first."""
+    """Return the lists of items that may contradict each other, latest first."""
     by_key: dict[tuple[Key, str], list[_Said]] = {}
     for at, hit in enumerate(hits):
         read = hit.cached.reading()

@@ -191,7 +191,7 @@ class Finder(Protocol):
         ...
 
     def seq_and_sets(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
-        """Return `seq`, and those of *sets* that exist, as of one moment. Cheap.
+        """Return `seq`, and the *sets* that exist, as of one moment. Cheap.
 
         Args:
             sets: The requested sets, or a scope for all its sets, which are returned by name.
@@ -260,7 +260,7 @@ class Finder(Protocol):
         ...
 
     def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
-        """Return the features of those of *rows* that exist, live or ended, in any order."""
+        """Return the features of the *rows* that exist, live or ended, in any order."""
         ...
 
     def items_by_row(self, rows: Sequence[int]) -> list[StoredItem]:

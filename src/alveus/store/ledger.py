@@ -348,7 +348,7 @@ class Ledger(Protocol):
         ...
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
-        """Note that items, named by `StoredItem.first`, were read at *time*.
+        """Record that items, named by `StoredItem.first`, were read at *time*.
 
         Reads of this handle see the time at once. A later commit writes the time to the store. If
         the process is killed before, the time is lost; it may also be lost if the process reads
@@ -528,10 +528,10 @@ class RunObserver:
         return IGNORED
 
     def called(self, call: DurableCall, outcome: str) -> None:
-        """Note that *call*, a durable call of the last action, returned, raised or was replayed."""
+        """Observe that *call*, a durable call of the last action, ended or was replayed."""
 
     def failed(self, error: BaseException) -> None:
-        """Note the error that parks the run."""
+        """Observe the error that parks the run."""
 
     def end(self, outcome: Outcome) -> None:
         """Record that this process has finished with the run; a second call does nothing."""
@@ -557,7 +557,7 @@ class Observer:
         return IGNORED
 
     def leased(self, lease: Lease | None) -> Lease | None:
-        """Note the result of a call that requested a lease, and return it.
+        """Observe the result of a call that requested a lease, and return it.
 
         Args:
             lease: The lease, or None if another owner has it.
@@ -573,14 +573,14 @@ class Observer:
         return IGNORED
 
     def compaction_due(self, ref: SetRef) -> None:
-        """Note that a commit of the caller has started a compaction of *ref* in the background."""
+        """Observe that a commit of the caller started a compaction of *ref* in the background."""
 
     def run(self, row: Run, agent: str) -> RunObserver:
         """Return the observer of a run of the agent class *agent*."""
         return IGNORED_RUN
 
     def close(self) -> None:
-        """Note that the memory is closed."""
+        """Observe that the memory is closed."""
 
 
 IGNORED, IGNORED_RUN, UNOBSERVED = Observed(), RunObserver(), Observer()

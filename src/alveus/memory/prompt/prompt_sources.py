@@ -621,7 +621,7 @@ def _too_low(hits: Hits, least: float) -> str:
 
 
 def _withheld(hits: Hits, found: list[PromptCandidate], problem: str) -> Found:
-    """Return the candidates, left out if there is a problem."""
+    """Return the candidates. If *problem* is not empty, all are left out for this reason."""
     for one in found:
         one.left_out = problem
     return Found(hits, found, problem)

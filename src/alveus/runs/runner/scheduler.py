@@ -436,7 +436,7 @@ class Scheduler:
         self._ready.pop(lane, None)
 
     def begin_slow(self, shift: Shift) -> None:
-        """Note that the calling worker is held up. If lanes are ready, call another worker."""
+        """Record that the calling worker must wait. If lanes are ready, call another worker."""
         with self.lock:
             shift.slow = True
             self._quick.discard(shift)
@@ -444,7 +444,7 @@ class Scheduler:
                 self._call_worker()
 
     def end_slow(self, shift: Shift) -> None:
-        """Note that the calling worker is no longer held up."""
+        """Record that the calling worker no longer waits."""
         with self.lock:
             self._quick.add(shift)
             shift.slow = False
@@ -518,7 +518,7 @@ class Scheduler:
             return True
 
     def come_back(self, lane: LiveLane, *, abandoned: bool) -> LiveLane | None:
-        """Note that the async action of a lane ended, and make the lane ready.
+        """Record that the async action of a lane ended, and make the lane ready.
 
         Return the next lane whose async action may run now, or None if none waits.
 

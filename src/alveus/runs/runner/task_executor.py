@@ -295,7 +295,7 @@ class Pace:
         return None
 
     def acted(self, action: str, took: float, worked: float | None) -> None:
-        """Note that an action took *took* seconds; *worked* is the result of `worked` before it."""
+        """Record that an action took *took* seconds; *worked* is what `worked` returned before."""
         if took > QUICK_S:
             self._doubted.add(action)
         elif worked is not None:
@@ -306,7 +306,7 @@ class Pace:
             self._idle[action] = last + LATELY * (idle - last)
 
     def committed(self, took: float) -> None:
-        """Note that a commit took *took* seconds."""
+        """Record that a commit took *took* seconds."""
         self._commit_s += LATELY * (took - self._commit_s)
         self.slice_s = min(max(SLICE_S, PER_COMMIT * self._commit_s), LONGEST_SLICE_S)
 
@@ -669,7 +669,7 @@ class TaskExecutor:
         self.scheduler.leave_ready(go_on)
 
     def _committed(self, lane: LiveLane, finished: Finished, answer: Commit) -> bool:
-        """Note the commit of a lane's finished work.
+        """Record the commit of a lane's finished work.
 
         Return True if the lane keeps its lease: the caller must then make it ready. Otherwise this
         call handed the lane back.

@@ -371,7 +371,7 @@ class Bits:
         return True
 
     def few(self, count: int) -> bool:
-        """Return whether *count* rows are read fastest one by one."""
+        """Return whether reading *count* rows one by one is the fastest way."""
         return count < self.size // RARE
 
     def _of_some(self, code: Codes, chosen: NDArray[np.intp]) -> NDArray[np.uint16]:

@@ -619,7 +619,7 @@ class OutageLog(logging.Filter):
         return False
 
     def connected(self) -> None:
-        """Note that the server answers, and log a warning if it did not before."""
+        """Record that the server answers. Log a warning if it did not answer before."""
         if self._changes(is_away=False):
             _LOG.warning("%s is back", self._location)
 

@@ -658,7 +658,8 @@ class MovingTransaction(Transaction):
     def latest(self) -> int:
         """See `GroupDraft.latest`. After a later commit, the draft's times would not be valid.
 
-        They would go back, `read_at` would have read another minute, or a time decided something.
+        The clock would go back, `read_at` would be in another minute, or a decision would rest on a
+        wrong time.
         """
         if self._earliest is None:
             return FOREVER_US

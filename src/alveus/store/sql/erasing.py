@@ -116,7 +116,7 @@ def _steps(db: Connection, run: int) -> list[tuple[int, int]]:
 
 
 def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
-    """Return *runs* with their outputs, and with how many of these consumers have read or not."""
+    """Return *runs* with their outputs, and the numbers of read and of unread outputs."""
     read: dict[int, int | None] = {}
     gone = ErasedRuns(runs)
     for run in runs:

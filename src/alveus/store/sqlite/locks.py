@@ -417,7 +417,7 @@ def identity(path: str | Path) -> Identity | None:
 
 
 def note_log(folder: Path, path: Path) -> None:
-    """Note that the log beside *path* belongs to the database at *path*.
+    """Record that the log beside *path* belongs to the database at *path*.
 
     An error, such as a full disk, is ignored.
     """
