@@ -1009,7 +1009,7 @@ export interface KeyDiff {
   of_knowledge?: boolean;
   call: "key.diff";
   a: number | string;
-  /** The later moment; None stands for now. */
+  /** The later moment; None means now. */
   b?: number | string | null;
   /** The names of the sets to compare, by default all sets; pass ``[]`` for none. */
   sets?: Array<string> | null;

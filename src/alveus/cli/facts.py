@@ -105,8 +105,9 @@ def learn_command(
 
     With --watch the command follows the conversations of all keys until SIGTERM (exit code 0) or
     Ctrl-C (130). It ends after the step under way; at a second Ctrl-C at once. It may be killed at
-    any time, and run several times side by side. All share the calls of --calls-per-hour. A key of
-    which the model failed is read again after a minute, later each time, at most after an hour.
+    any time, and run several times side by side. All share the calls of --calls-per-hour. If the
+    model fails for a key, the key is read again after a minute, later each time, at most after an
+    hour.
 
     With --json: one object, with the facts that are new, the ids of those that were confirmed,
     superseded, contradicted and taken back, what was refused, how many messages were set aside or
@@ -388,7 +389,7 @@ def list_facts(
     when: When = options.WHEN,
     limit: int | None = options.limit_option(),
 ) -> None:
-    """List the facts of a key that hold, by time.
+    """List the facts of a key that hold, sorted by time.
 
     With --json: a line per fact, as show prints it.
 
@@ -469,8 +470,8 @@ def why_fact(session: Session, *, item_id: str = options.ITEM, key: str = option
 def check_facts(session: Session, *, key: str = options.KEY) -> None:
     """Look for the words of every fact in its messages again.
 
-    Exit code 1 if a message is gone, or says otherwise. With --json: {"fact": …, "source": …,
-    "problem": …} for each.
+    Exit code 1 if a message was deleted, or no longer has the words. With --json: {"fact": …,
+    "source": …, "problem": …} for each.
 
     Example: alveus facts check --key ada
     """

@@ -118,9 +118,9 @@ def run_on_flink(
 ) -> None:
     """Run an agent in a Flink on this machine. That Flink ends with the job.
 
-    If the command is killed, repeat it: it goes on from the last checkpoint, and no input is run
-    twice. Without --checkpoints, outputs are written again for all inputs.
-    With --json: {"agent": …, "source": …, "sink": …}.
+    If the command is killed, repeat it: it continues from the last checkpoint, and no input is run
+    twice. Without --checkpoints, outputs are written again for all inputs. With --json: {"agent":
+    …, "source": …, "sink": …}.
 
     Example: alveus flink run my_agent.py:Shop -i in.jsonl -o out
     """

@@ -427,7 +427,7 @@ _HELD: Any = options.OptionGroup({"owner": options.OWNER, "set_name": options.ON
 
 @options.command("list", quarantine_command)
 def list_held(session: Session, *, held: _Held = _HELD) -> None:
-    """List the items in quarantine, by set and time.
+    """List the items in quarantine, sorted by set and time.
 
     With --json: a line per item, as show prints it.
 

@@ -339,9 +339,9 @@ def _access(file: Path) -> Iterator[Finding]:
 def shrink_command(session: Session) -> None:
     """Give free space in the file back to the disk.
 
-    First removes versions that are no longer kept. Works in short steps: others go on reading and
-    writing, and it may be interrupted at any time. With --json: {"freed": bytes,
-    "file_bytes": …}.
+    First removes versions that are no longer kept. Works in short steps: others continue reading
+    and writing, and it may be interrupted at any time. With --json: {"freed": bytes, "file_bytes":
+    …}.
 
     Example: alveus shrink
     """
@@ -359,8 +359,8 @@ def upgrade_command(session: Session) -> None:
     """Bring the memory to the schema that this alveus needs.
 
     Opening a memory to write does the same. On PostgreSQL only the user that owns the tables may do
-    it. Until then, other users are refused. Older programs go on working if the change allows it.
-    With --json: {"schema": …}.
+    it. Until then, other users are refused. Older programs continue to work if the change allows
+    it. With --json: {"schema": …}.
 
     Example: alveus upgrade
     """
@@ -374,7 +374,7 @@ def backup_command(session: Session, *, target: str = argument(type=options.File
     """Write a copy of the memory to a file.
 
     TARGET must not exist. It appears when it is complete, and is a complete memory, with all
-    history. Others may go on writing meanwhile. With --json: {"file": …, "bytes": …}.
+    history. Others may write meanwhile. With --json: {"file": …, "bytes": …}.
 
     Example: alveus backup monday.db
     """
@@ -444,10 +444,9 @@ def migrate_command(
 
     SRC and DST are files or URLs of PostgreSQL. All spaces and knowledge are copied; numbers of
     commits, versions, times, runs and receipts stay what they are. SRC is not changed; stop its
-    programs before, since what they write meanwhile is not copied. At the end both are compared,
-    row by row. If the command is interrupted, repeat it: it continues where it was, and copies
-    nothing twice. With --json: {"source": …, "target": …, "commits": …, "rows": …,
-    "checksums": …}.
+    programs first, because their later writes are not copied. At the end both are compared, row by
+    row. If the command is interrupted, repeat it: it continues where it was, and copies nothing
+    twice. With --json: {"source": …, "target": …, "commits": …, "rows": …, "checksums": …}.
 
     Example: alveus migrate alveus.db postgresql://db.example.com/memories
     """

@@ -87,7 +87,7 @@ def run_command(
         "--retry-parked",
         "Retry runs of these inputs that are parked, after their cause was corrected.",
     ),
-    serve: bool = option("--serve", "Then go on with what arrives in the inbox."),
+    serve: bool = option("--serve", "Then continue with inputs that arrive in the inbox."),
     consumer: str | None = option(
         "--consumer NAME",
         "With --serve: print outputs of the agent that this consumer has not read.",

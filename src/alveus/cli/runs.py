@@ -206,7 +206,7 @@ def retry(session: Session, *, chosen: Chosen = CHOSEN) -> None:
 
     A run resumes at the action that failed; earlier commits and durable calls that returned are
     kept. If later runs of its key were done meanwhile, its input is run again behind them, as a
-    new run. A process that serves the agent executes it, or alveus recover. With --json a line
+    new run. A process that serves the agent, or alveus recover, executes it. With --json a line
     per run: {"run": …, "status": …, "by": …}; by is the run that has its input now.
 
     Example: alveus runs retry 17 18

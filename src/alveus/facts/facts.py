@@ -410,7 +410,7 @@ def facts_of_key(engine: Engine, scope: Scope) -> Facts:
 
 
 def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
-    """Return the row that each known fact had before all these learnings, by the fact's id.
+    """Return a dict from fact ids to the rows that known facts had before these learnings.
 
     Args:
         undone: The changes that the learnings made, the oldest learning first.

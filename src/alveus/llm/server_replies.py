@@ -81,9 +81,9 @@ def read_body(model: str, body: bytes, headers: Mapping[str, str]) -> ServerRepl
     """Return the answer in a body of status 200.
 
     Raises:
-        ModelUnavailable: The body is no answer: a report of a failure that may pass, a page of a
+        ModelUnavailable: The body is no answer: a report of a temporary failure, a page of a
             proxy, an empty or broken body, or a body without choices.
-        ModelRefused: The body reports a failure that will not pass.
+        ModelRefused: The body reports a permanent failure.
     """
     found = _object(model, body, headers)
     choice = _first_choice(found)
@@ -187,8 +187,8 @@ def check_report(
     """Raise if a body of status 200, its choice or its message reports a failure.
 
     Raises:
-        ModelUnavailable: The failure may pass.
-        ModelRefused: The failure will not pass.
+        ModelUnavailable: The failure may be temporary.
+        ModelRefused: The failure is permanent.
     """
     failure = reported_failure(found, is_answer=is_answer)
     for part in (choice, choice.get("message"), choice.get("delta")):
@@ -215,7 +215,7 @@ def _cut_off(model: str, finish: str) -> ModelUnavailable:
     is_a_name = _has_failed(finish) and re.fullmatch("[a-z_]{1,40}", finish)
     why = f" ({finish})" if is_a_name else ""
     return ModelUnavailable(
-        model, f"its server could not go on with its answer{why}; try again later"
+        model, f"its server could not continue its answer{why}; try again later"
     )
 
 
@@ -243,7 +243,7 @@ class Streamed:
 
         Raises:
             ModelUnavailable: The server reports that it failed, or the line is not JSON.
-            ModelRefused: The server reports a failure that will not pass.
+            ModelRefused: The server reports a permanent failure.
         """
         name, _, data = line.partition(b":")
         data = data.strip()
@@ -336,7 +336,7 @@ def status_failure(
 def _failed(
     model: str, problem: str, failure: ServerFailure, headers: Mapping[str, str]
 ) -> ModelFailed:
-    """Return `ModelUnavailable` for a failure that may pass, else `ModelRefused`."""
+    """Return `ModelUnavailable` for a failure that may be temporary, else `ModelRefused`."""
     status = failure.status
     says = f" {status}" if status is not None and f"status {status}" not in problem else ""
     code = f" ({failure.code})" if failure.code else ""

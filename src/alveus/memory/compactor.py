@@ -69,7 +69,7 @@ class Compactor:
     set at a time, and each compaction is atomic.
 
     Args:
-        at: The share of its capacity above which a set is compacted. None stands for the high
+        at: The share of its capacity above which a set is compacted. None means the high
             water mark of each set.
         hours: Compact only in these hours of the local day, such as ``(1, 5)`` or ``(22, 4)``.
         key, set_name: Compact only sets of this key, or with this name.

@@ -272,7 +272,7 @@ class KeySets(OwnerSets):
 
         Args:
             timezone: The zone of the conversation, as a name, an offset or a tzinfo. It dates
-                "yesterday" in messages whose timestamp has no offset. None stands for the zone of
+                "yesterday" in messages whose timestamp has no offset. None means the zone of
                 the memory's reader.
 
         Raises:
@@ -510,7 +510,7 @@ class KeyMemory(KeySets, Prompts):
         """Return the changes in this memory between two moments: commits or times.
 
         Args:
-            b: The later moment; None stands for now.
+            b: The later moment; None means now.
             sets: The names of the sets to compare, by default all sets; pass ``[]`` for none.
             tree: "skip" leaves out the exact tree.
 
@@ -594,7 +594,7 @@ class KeyBatch(KeySets, Prompts):
         has_changes: Whether the block made changes, after the block.
 
     Args:
-        base: The number of the commit whose exact tree is read; None stands for the last commit.
+        base: The number of the commit whose exact tree is read; None means the last commit.
     """
 
     def __init__(

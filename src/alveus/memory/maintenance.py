@@ -107,8 +107,8 @@ def difference(
     """Return the changes in *scope* from the moment *a* to the moment *b*.
 
     Args:
-        b: The later moment; None stands for now.
-        sets: The names of the sets to compare; None stands for all sets.
+        b: The later moment; None means now.
+        sets: The names of the sets to compare; None means all sets.
         tree: Whether to compare the exact tree.
 
     Raises:

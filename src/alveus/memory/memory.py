@@ -137,10 +137,10 @@ class Memory:
             clock: Returns the time, with a zone; for tests and replays. A `SteadyClock` also
                 reports elapsed time, which retention uses.
             timezone: The reader's zone, as a name ("America/New_York"), an offset ("+05:30") or a
-                tzinfo. It dates "yesterday" and is used to show dates. None stands for this
+                tzinfo. It dates "yesterday" and is used to show dates. None means this
                 machine's zone.
             telemetry: Emits traces and metrics of this memory. With None, nothing is emitted.
-            token: The token for ``http://``; None stands for the value of ALVEUS_TOKEN.
+            token: The token for ``http://``; None means the value of ALVEUS_TOKEN.
             timeout_s: The limit of a call over ``http://`` with its retries, in seconds; None
                 stands for 30 s.
 
@@ -525,7 +525,7 @@ class Memory:
 
         Args:
             scrub: "now" also removes remains in files. "later" leaves this to the method `scrub`.
-                None stands for "now" if the store is under 200 MB, else for "later".
+                None means "now" if the store is under 200 MB, else for "later".
             dry_run: Whether only to count what would be erased.
             idempotency_key: A second call with the same key erases nothing and returns the same
                 receipt.

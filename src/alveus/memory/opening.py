@@ -315,7 +315,7 @@ def embedder_for(
     """Return the embedder of the space, and record its name for the space and the knowledge.
 
     Args:
-        requested: The embedder or its name. None stands for the recorded embedder, or for
+        requested: The embedder or its name. None means the recorded embedder, or for
             `DEFAULT_EMBEDDER` if none is recorded. A recorded embedder gets the recorded query
             prefix.
 
@@ -348,7 +348,7 @@ def embedder_for(
 def checked_names(space: str, knowledge: str | None) -> tuple[str, str]:
     """Return the checked names of a space and a knowledge.
 
-    The knowledge None stands for the knowledge with the name of the space.
+    The knowledge None means the knowledge with the name of the space.
     """
     name = checked_name(space, "a space")
     return name, checked_name(space if knowledge is None else knowledge, "a knowledge")

@@ -310,7 +310,7 @@ class DispatchTable:
         """Return the table of an agent, or of an agent class that can be called without arguments.
 
         Args:
-            name: The name of the agent; None stands for `Agent.name`.
+            name: The name of the agent; None means `Agent.name`.
 
         Raises:
             InvalidInput: The agent has no action, or two actions or two events have the same name,

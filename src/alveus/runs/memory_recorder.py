@@ -62,7 +62,7 @@ class MemoryRecorder:
             self._cleared[ref.name] = None
 
     def changed(self, ref: SetRef, item_id: str, stored: StoredItem | None) -> None:
-        """Record the new state *stored* of an item; None stands for a deleted item."""
+        """Record the new state *stored* of an item; None means a deleted item."""
         if ref.scope == self._scope and LongTermUpdateEvent in self._details:
             value = None if stored is None else item_of(stored).value
             self._updated.setdefault(ref.name, {})[item_id] = value

@@ -169,7 +169,7 @@ def _span(old: Sequence[Word], new: Sequence[Word]) -> tuple[int, int]:
 
 
 def _is_value(begin: Sequence[Word]) -> bool:
-    """Return whether a name or a number goes on after these words."""
+    """Return whether a name or a number continues after these words."""
     last = begin[-1]
     if last.is_name or is_number(last.text):
         return True

@@ -29,7 +29,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked
 
 Refusal: TypeAlias = DuplicateItem | SetFull | SetMoved | StaleItem
-"""The errors with which a store refuses a batch. A new batch from a fresh read may pass."""
+"""The errors with which a store refuses a batch. A new batch from a fresh read may succeed."""
 
 
 class BatchSource(ABC):
@@ -41,7 +41,7 @@ class BatchSource(ABC):
 
     @abstractmethod
     def can_retry(self, error: Refusal) -> bool:
-        """Return whether a new batch may pass after this error."""
+        """Return whether a new batch may succeed after this error."""
 
 
 def commit_with_retries(engine: Engine, scope: Scope, source: BatchSource) -> Commit | None:

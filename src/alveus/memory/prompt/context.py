@@ -343,7 +343,7 @@ def exact_paths(given: ExactPaths | All | None) -> list[Path]:
     """Return the requested paths in order. Paths below another requested path are left out.
 
     Args:
-        given: The argument ``exact=``: None stands for no path, `ALL` for the root.
+        given: The argument ``exact=``: None means no path, `ALL` for the root.
 
     Raises:
         InvalidInput: *given* is neither a path nor a list of paths.

@@ -346,7 +346,7 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Json
     """Return a new item, or changes of an item, as JSON.
 
     Args:
-        given: The names of the changed fields, which are all written. None stands for a new item,
+        given: The names of the changed fields, which are all written. None means a new item,
             whose fields are written unless they have default values.
 
     Raises:

@@ -217,7 +217,7 @@ class ServerConnection(ProcessBound):
         """Return the response to a POST request that takes effect once, however often it is sent.
 
         Args:
-            idempotency_key: The key of the change; None stands for a generated key.
+            idempotency_key: The key of the change; None means a generated key.
 
         Raises:
             StoreReadOnly: The memory was opened with ``mode="ro"``.

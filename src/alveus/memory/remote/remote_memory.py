@@ -612,7 +612,7 @@ def key_pages(
 
     Args:
         prefix: Yield only keys with this prefix.
-        after: Yield only keys after this key; None stands for all keys.
+        after: Yield only keys after this key; None means all keys.
     """
     while True:
         answer = connection.get(

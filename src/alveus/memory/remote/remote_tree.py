@@ -64,7 +64,7 @@ class RemoteTree:
     one of them, which sends one request.
 
     Attributes:
-        as_of: The moment whose state is read; None stands for the present.
+        as_of: The moment whose state is read; None means the present.
         idempotency_key: The idempotency key of the one change made through this object, or None.
     """
 

@@ -416,7 +416,7 @@ class LocalRunner(ProcessBound):
                 idempotency key. Outputs that a named consumer has not read are never pruned.
             after: The position after which the outputs begin, if *consumer* is None.
             wait_s: The seconds to wait for another output before the iteration ends. With None it
-                goes on until the runner is closed.
+                continues until the runner is closed.
 
         Raises:
             OutputsPruned: Outputs past *after* are no longer kept.

@@ -436,7 +436,7 @@ class Scheduler:
         self._ready.pop(lane, None)
 
     def begin_slow(self, shift: Shift) -> None:
-        """Record that the calling worker must wait. If lanes are ready, call another worker."""
+        """Record that the calling worker is held up. If lanes are ready, call another worker."""
         with self.lock:
             shift.slow = True
             self._quick.discard(shift)
@@ -444,7 +444,7 @@ class Scheduler:
                 self._call_worker()
 
     def end_slow(self, shift: Shift) -> None:
-        """Record that the calling worker no longer waits."""
+        """Record that the calling worker is no longer held up."""
         with self.lock:
             self._quick.add(shift)
             shift.slow = False

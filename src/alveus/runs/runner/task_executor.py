@@ -490,7 +490,7 @@ class TaskExecutor:
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Finished | None:
         """Call the next action of a run. If the action may be slow, commit the group first.
 
-        Return the finished work to be committed, or None if the lane was put down.
+        Return the finished work to be committed, or None if the lane was handed back.
         """
         action = run.action
         worked = self.pace.worked(action.name)
@@ -557,7 +557,7 @@ class TaskExecutor:
     def _refused(self, lane: LiveLane, error: BaseException) -> Finished | None:
         """Retry, skip or park a task that failed because of *error*.
 
-        Return the finished work to be committed, or None if the lane was put down.
+        Return the finished work to be committed, or None if the lane was handed back.
         """
         run = lane.run
         if isinstance(error, _GONE) and self._is_gone():

@@ -462,8 +462,8 @@ class Runs:
         """Return up to *limit* runs that the store still has, the latest first.
 
         Args:
-            key: Only runs of this key; None stands for all keys.
-            status: Only runs with this status; None stands for all.
+            key: Only runs of this key; None means all keys.
+            status: Only runs with this status; None means all.
         """
         if status is not None:
             choice(status, "status", *get_args(RunStatus))

@@ -131,7 +131,7 @@ class SetVectors:
     ) -> NDArray[np.float64]:
         """Return for each document the best cosine of its rows, or 0.0 if it has no rows.
 
-        *mean* is the share of the result, 0..1, that the mean of the cosines has instead.
+        *mean*, 0..1, is the weight of the mean of the cosines in the result.
         """
         whole, norm = query if isinstance(query, Quantised) else quantised(query)
         if not norm or not self.size:
@@ -168,7 +168,7 @@ class SetVectors:
         return found
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return for each document the mean of its rows, each of which is scaled to length 1.
+        """Return for each document the mean of its rows, after scaling each row to length 1.
 
         Each document must have rows.
         """

@@ -399,7 +399,7 @@ def note_text(db: Connection, name: str) -> str | None:
 def put_note(db: Connection, name: str, text: str | None, expected: str | None) -> bool:
     """Set a note to *text* if its current text is *expected*. Return whether it was set.
 
-    In both arguments, None stands for a note that does not exist.
+    In both arguments, None means a note that does not exist.
     """
     if note_text(db, name) != expected:
         return False

@@ -49,7 +49,7 @@ class FlinkRunner:
         hot_for: How long a key without inputs keeps the copy of its exact memory in keyed state.
         checkpoints: Where Flink keeps checkpoints: a folder, or a URL that Flink can write to.
         interval_s: The seconds between checkpoints.
-        parallelism: The number of parallel parts; None stands for Flink's default.
+        parallelism: The number of parallel parts; None means Flink's default.
         retain: How long ended runs are kept. With checkpoints in a local folder, runs that some
             checkpoint does not cover are kept longer.
         overrides: Settings of Flink by name, which override the settings of alveus.

@@ -44,7 +44,7 @@ META = ""
 NOT_COPIED = -1
 
 Changes: TypeAlias = dict[str, "str | None"]
-"""The texts of records that were written, by name; None stands for a removed record."""
+"""The texts of records that were written, by name; None means a removed record."""
 
 
 class HotRecords:

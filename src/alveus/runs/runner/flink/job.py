@@ -224,7 +224,7 @@ def lines(env: StreamExecutionEnvironment, source: str, *, watch: bool) -> DataS
     """Return the lines of a file, or of the files in a folder, as a stream.
 
     Args:
-        watch: Whether the stream goes on with files that are added to the folder later.
+        watch: Whether the stream continues with files that are added to the folder later.
     """
     text = StreamFormat.text_line_format()
     builder = FileSource.for_record_stream_format(text, flink_path(source))

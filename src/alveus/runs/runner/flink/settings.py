@@ -52,7 +52,7 @@ class FlinkSettings:
             key. With "synchronous", each parallel part runs one input after the other.
         checkpoints: The folder of checkpoints, or a URL that Flink can write to.
         interval_s: The seconds between checkpoints.
-        parallelism: The number of parallel parts of the job; None stands for Flink's default.
+        parallelism: The number of parallel parts of the job; None means Flink's default.
         overrides: Settings of Flink by name, which override all others.
         cluster: The host and port of the job manager, or None if Flink runs in this process.
     """
