@@ -36,9 +36,10 @@ import re
 import shlex
 import statistics
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus import Item, Memory
-from alveus.embed import open_embedder
+from alveus.embed import Embedder, open_embedder
 from alveus.embed.vectors import Vectors
 from bench import baselines, conversations, measure, retrieval
 from bench.conversations import Conversation
@@ -130,6 +131,49 @@ def place_of_hits(ids: Sequence[str | None], own: Collection[str | None], size: 
     return float(found[0]) if found else (len(ids) + 1 + size) / 2
 
 
+class SharedVectors:
+    """An embedder that embeds each text once, for all systems that are measured.
+
+    Attributes:
+        texts: Vectors of texts by text.
+        queries: Vectors of queries by text, where the embedder tells them from texts.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._embedder: Any = open_embedder(name)
+        self.name: str = self._embedder.name
+        self.dimensions: int = self._embedder.dimensions
+        self.instant: bool = self._embedder.instant
+        self.languages: frozenset[str] | None = getattr(self._embedder, "languages", None)
+        self.texts: dict[str, Vectors] = {}
+        self.queries: dict[str, Vectors] = {}
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a row per text."""
+        return _rows(self.texts, self._embedder.embed, texts)
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Return a row per query."""
+        embed = getattr(self._embedder, "embed_queries", None)
+        return self.embed(texts) if embed is None else _rows(self.queries, embed, texts)
+
+
+def _rows(
+    known: dict[str, Vectors], embed: Callable[[Sequence[str]], Vectors], texts: Sequence[str]
+) -> Vectors:
+    new = list(dict.fromkeys(text for text in texts if text not in known))
+    if new:
+        known.update(zip(new, embed(new), strict=True))
+    return np.stack([known[text] for text in texts])
+
+
+@lru_cache
+def shared(name: str) -> Embedder:
+    """Return the embedder *name*; if it makes vectors, it makes those of a text once."""
+    opened = open_embedder(name)
+    return SharedVectors(name) if opened.dimensions else opened
+
+
 # --- among cues -------------------------------------------------------------------------------
 
 
@@ -139,7 +183,7 @@ def among_cues(pairs: Sequence[Pair], system: str, embedder: str) -> list[float]
     own = [cues.index(pair.cue) for pair in pairs]
     triggers = [pair.trigger for pair in pairs]
     if system == "alveus":
-        memory = Memory.open(embedder=embedder)
+        memory = Memory.open(embedder=shared(embedder))
         key = memory.key("cues")
         ids = key.add_many(cues)
         memory.settle()
@@ -160,7 +204,7 @@ def _scores(
         words = baselines.Bm25(texts)
         yield from map(words.scores, queries)
         return
-    rows = open_embedder(embedder).embed(texts)
+    rows = shared(embedder).embed(texts)
     if system == "blind":
         yield from repeat(-rows @ rows.mean(axis=0), len(queries))
     else:
@@ -168,8 +212,8 @@ def _scores(
 
 
 def _questions(embedder: str, queries: Sequence[str]) -> Vectors:
-    opened: Any = open_embedder(embedder)
-    return getattr(opened, "embed_queries", opened.embed)(queries)
+    opened: Any = shared(embedder)
+    return opened.embed_queries(queries)
 
 
 # --- among turns ------------------------------------------------------------------------------
@@ -212,7 +256,7 @@ def unrelated_to(pairs: Sequence[Pair], n: int) -> Pair:
 def _searched(
     chosen: Sequence[tuple[Pair, Pair]], talk: Conversation, embedder: str, *, roles: bool
 ) -> Iterator[Places]:
-    memory = Memory.open(embedder=embedder)
+    memory = Memory.open(embedder=shared(embedder))
     key = memory.key(talk.id)
     role = dict(zip(talk.speakers, ("user", "assistant"), strict=False)) if roles else {}
     turns = [retrieval.item(turn) for turn in talk.turns]
