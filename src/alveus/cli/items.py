@@ -197,7 +197,7 @@ def show_command(
 ) -> None:
     """Show an item with all its fields.
 
-    ID may be any id that search, list or lineage shows; all sets are looked through. alveus get
+    ID may be any id that search, list or lineage shows; all sets are searched for it. alveus get
     prints values of exact memory. With --json: the item; with --history a line per version.
 
     Example: alveus show 0193a5c2 --key ada

@@ -230,10 +230,9 @@ def retry(session: Session, *, chosen: Chosen = CHOSEN) -> None:
 def discard(session: Session, *, chosen: Chosen = CHOSEN) -> None:
     """Discard runs that will not be finished.
 
-    The commits of their finished actions are kept. The other actions are never run, and the runs
-    behind them go on. A run that is named may also wait or be active. The current action of an
-    active run commits nothing.
-    With --json a line per run: {"run": …, "status": "discarded"}.
+    The commits of their finished actions are kept. The other actions are never run, and later runs
+    of their keys continue. A run that is named may also wait or be active. The current action of an
+    active run commits nothing. With --json a line per run: {"run": …, "status": "discarded"}.
 
     Example: alveus runs discard --all --agent Shop
     """

@@ -199,11 +199,11 @@ def ui_command(
     write: bool = option("--write", "Let pages change the memory, too."),
     browser: bool = option("--browser", "Open it in a browser."),
 ) -> None:
-    """Look into the memory with a browser, until it is stopped.
+    """Show the memory in a browser, until the command is stopped.
 
     Needs alveus[server]. It shows keys, items, searches, prompts and what every commit changed, and
-    changes nothing unless --write is given. Beyond this machine it needs --tokens, as serve does.
-    With --json a line when it listens: {"url": …}.
+    changes nothing unless --write is given. To be reached from other machines it needs --tokens, as
+    serve does. With --json a line when it listens: {"url": …}.
 
     Example: alveus ui --db app.db --browser
     """

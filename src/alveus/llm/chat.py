@@ -113,7 +113,7 @@ class Meter:
         return self._usage
 
     def add(self, usage: Usage) -> None:
-        """Add the use of one call."""
+        """Add the usage of one call."""
         with self._lock:
             self._usage += usage
 
@@ -144,7 +144,7 @@ class ChatModel(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """The use of this instance so far in this process."""
+        """The usage of this instance so far in this process."""
         ...
 
     @property

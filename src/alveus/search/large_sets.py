@@ -1,4 +1,4 @@
-"""The search of a large set, of which only the candidates that its store chooses are loaded.
+"""The search of a large set: only candidates that its store chooses are loaded.
 
 The loaded part takes its figures, such as the number of documents, from the whole set, and contains
 the neighbours of the candidates. So each candidate gets the same score as in a search of the whole

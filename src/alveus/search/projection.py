@@ -168,7 +168,7 @@ def _projected(
 def _plane(
     indexes: Sequence[SetIndex], docs: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
-    """Return the mean of the vectors, their two main directions, and these' share of variance."""
+    """Return the vectors' mean, their two main directions, and the share of variance in these."""
     dimensions = indexes[0].dimensions
     count, total = 0, np.zeros(dimensions)
     products = np.zeros((dimensions, dimensions))

@@ -194,7 +194,7 @@ class Ranking:
         return with_relevance
 
     def _matches(self, number: int, words: Bm25, docs: Docs) -> tuple[Numbers, Numbers]:
-        """Return the BM25 and the cosine of *docs*, plus shares of those of their neighbours."""
+        """Return the BM25 and the cosine of *docs*, each plus shares of the neighbours' values."""
         index, meaning = self.sets[number], self._meaning
         around = _with_neighbours(index, docs)
         cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)

@@ -153,7 +153,7 @@ def _change(old: _Said, new: _Said, question: Question) -> int:
 
 
 def _is_same_source(old: Item, new: Item) -> bool:
-    """Return whether the same person says both, of the same thing."""
+    """Return whether the same person says both, about the same thing."""
     if old.speaker != new.speaker:
         return False
     if old.speaker is None and old.role not in (new.role, "assistant"):

@@ -171,10 +171,10 @@ class DraftedSet:
     def runs(
         self, seq: int, now: int, *, newest_first: bool
     ) -> dict[ItemPosition | None, ItemPosition]:
-        """Return the known runs of hidden items: each run's end by the position before the run.
+        """Return known spans of hidden items: a dict from the position before a span to its end.
 
-        The runs are valid at line *seq* of the change log; at another line, or after the clock was
-        set back, no run is known. The caller adds the runs that it finds to the dict.
+        The spans are valid at line *seq* of the change log; at another line, or after the clock was
+        set back, no span is known. The caller adds the spans that it finds to the dict.
         """
         known_seq, known_now, runs = self._runs.get(newest_first, (seq, now, {}))
         if known_seq != seq or now < known_now:

@@ -104,7 +104,7 @@ class PlannedWrite:
 
 
 class WriteCall(Protocol):
-    """A call that changes sets, as a value. After the store refused the plan, it is made again."""
+    """A call that changes sets, as a value. If the store refuses its plan, a new plan is made."""
 
     @property
     def name(self) -> str:

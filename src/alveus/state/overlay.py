@@ -48,7 +48,7 @@ from alveus.values.storable import ATOMS, Path, Value, checked
 Result = TypeVar("Result")
 
 _SMALL_TYPES = frozenset({type(None), bool, float})
-"""Types of which every value is valid and small."""
+"""Types whose values are all valid and small."""
 
 _MAX_SHORT_TEXT = 128
 """A shorter text, if ASCII, is within the lowest `TreeLimits`."""

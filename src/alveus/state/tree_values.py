@@ -130,7 +130,7 @@ _BYTES_FIELD = 20
 """Most bytes that bytes take in wire form beside their base64."""
 
 _STORABLE_TYPES = frozenset({type(None), bool, int, float, bytes})
-"""Types of which every value can be stored."""
+"""Types whose values can all be stored."""
 
 
 class NeedsFullCheck(Exception):

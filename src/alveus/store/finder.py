@@ -194,7 +194,7 @@ class Finder(Protocol):
         """Return `seq`, and the *sets* that exist, as of one moment. Cheap.
 
         Args:
-            sets: The requested sets, or a scope for all its sets, which are returned by name.
+            sets: The requested sets, or a scope for all its sets, sorted by name.
         """
         ...
 

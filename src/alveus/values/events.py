@@ -32,7 +32,7 @@ RESERVED = ("id", "key", "time", "type", "data")
 
 
 _SURE = frozenset({type(None), bool, int, bytes})
-"""Types of which every value can be stored unchanged."""
+"""Types whose values can all be stored unchanged."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -383,7 +383,7 @@ class PromptSources:
     def _of_hits(
         self, hits: Hits, part: Searched, *, most: int = MOST_HITS
     ) -> list[PromptCandidate]:
-        """Return the first *most* hits as candidates, and of the others those that may last."""
+        """Return as candidates the first *most* hits, and later hits that may be lasting items."""
         return [
             self._of_item(part, hit.item, rank, hit)
             for rank, hit in enumerate(hits, start=1)

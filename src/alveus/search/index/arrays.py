@@ -40,7 +40,7 @@ class SpillFolder:
         self._folder = folder
 
     def array(self, values: NDArray[T], room: int) -> NDArray[T]:
-        """Return a writable array of *room* entries, the first of which are *values*.
+        """Return a writable array of *room* entries. It begins with *values*.
 
         Raises:
             OSError: The disk has no space for the file.

@@ -323,7 +323,7 @@ def are_kept(db: apsw.Connection) -> bool:
 
 
 def reserve(db: apsw.Connection) -> None:
-    """Make the file keep checksums, if *db* can. It is empty, or VACUUM must rewrite it next."""
+    """Make an empty file keep checksums, if *db* can. Any other file needs a VACUUM next."""
     if are_possible(db):
         size = ctypes.c_int(RESERVED)
         db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(size))
