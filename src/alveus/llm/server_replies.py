@@ -233,7 +233,7 @@ class Streamed:
 
     @property
     def usage(self) -> Usage:
-        """The use that the server reported so far."""
+        """The usage that the server reported so far."""
         if self._tokens is not None:
             return self._tokens
         return Usage(calls=1, uncounted=1) if self._said or self._finish else Usage()

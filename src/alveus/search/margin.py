@@ -62,8 +62,8 @@ class Margins:
         A cosine counts as its share of the range above the cosine of unrelated texts.
 
         Args:
-            request: The vector of the request, with the names of speakers in it: they are what sets
-                "What does Ada do?" apart from requests that need no memory.
+            request: The vector of the request, with the names of speakers in it: these names
+                distinguish "What does Ada do?" from requests that need no memory.
             nearest: The highest cosine of the request to an item.
 
         Raises:

@@ -140,8 +140,7 @@ def _answer(call: CallBody, to: CallTarget, again: BatchBody | None) -> Document
     """Make a call in a batch, and return the result of the call.
 
     Args:
-        again: The body of the HTTP request, if the client already made this call in a dry run of
-            the batch; else None.
+        again: The body of the request if an earlier dry run made this call too, else None.
 
     Raises:
         StaleItem, SetMoved: The call succeeded in the dry run but fails now: its items changed.

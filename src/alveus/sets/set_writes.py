@@ -680,8 +680,8 @@ class SetWrites(SetReads):
         """Erase items for good: by id, or all items with a version that matches *where*.
 
         The call erases every version of the items, the items derived from them, and the records of
-        ended runs that wrote or read them. If a summary is erased, its remaining sources
-        that have no other summary return to the set.
+        ended runs that wrote or read them. If a summary is erased, its remaining sources that have
+        no other summary return to the set.
 
         Args:
             scrub: "now" also removes the data from the files; "later" leaves that to

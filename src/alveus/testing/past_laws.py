@@ -242,7 +242,7 @@ class PastLaws(Laws):
         assert list(found.positions) == sorted(found.positions)
 
     def test_effects_say_when_nodes_ended(self, store: Store) -> None:
-        """Effects name the commit that ended each node: by a new value, or by a delete above it."""
+        """Effects name the commit that replaced or deleted each node, also with its object."""
         one = write(
             store, Create(("o",)), Put(("o", "x"), 1), Put(("a",), 1), Put(("b",), 1)
         ).number

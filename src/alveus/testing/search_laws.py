@@ -345,7 +345,7 @@ class FinderLaws(Laws):
         assert features(store)[0].vectors == b"\2"
 
     def test_words_are_those_of_the_minute_of_the_commit(self, store: Store) -> None:
-        """An item's indexed date words are of the commit's minute, not of the record's or now."""
+        """The indexed date words of an item are those of the minute of its commit."""
         minute = NOW // MINUTE_US
         made = terms_of("tea", NOW, None, "{}")
         early = replace(record("i", "tea"), terms=made.packed, tokens=made.tokens, minute=minute)

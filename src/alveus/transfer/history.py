@@ -392,8 +392,7 @@ class Replay:
         Return the number of commits that an earlier import had written.
 
         Raises:
-            Conflict: The store has later commits that the import did not make. This call wrote
-                nothing after them.
+            Conflict: Another writer has added later commits. This call wrote nothing after them.
         """
         kept = self._done()
         call_with_retries(lambda: self._rest(self._done()), on=StaleRun)

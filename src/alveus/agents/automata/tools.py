@@ -141,8 +141,7 @@ class Tools:
         """Call a memory tool, and return the JSON for the model.
 
         Args:
-            inside: The same tools for the action that makes this call, or None outside of an
-                action.
+            inside: The same tools for the action that makes the call, or None without an action.
         """
         memory = self._memory[tool] if inside is None else inside
         answer = memory.call(tool, arguments, call_id=call_id)

@@ -257,7 +257,7 @@ class Hierarchical(Window):
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return the observations that leave the last layer, and by id the new layers of others."""
+        """Return the observations that leave, and a dict from the ids of others to new layers."""
         index.add(new)
         try:
             before, layers = index.layer.copy(), self._layers_of(index)

@@ -620,7 +620,7 @@ class Window(ContextMemory):
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
         """Return the observations that leave when *new* is added, oldest first.
 
-        Also return the layers of observations that change their layer, by id.
+        Also return a dict from the ids of observations that change their layer to the new layers.
 
         Called under the window's lock.
         """

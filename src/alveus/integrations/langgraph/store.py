@@ -62,8 +62,8 @@ class AlveusStore(Connected, BaseStore):
 
     The puts of a batch are one commit, after its reads. Searches find values by words and by
     meaning without any setting, with the embedder of the memory. The score of a search item is its
-    relevance to the query, 0..1. Items are in the order of alveus's score; relevance is one part of
-    that score.
+    relevance to the query, 0..1. Items are in the order of alveus's score; relevance is a part of
+    it.
 
     Args:
         key: The key of the namespaces. `Memory.key(key).search` finds their values.

@@ -402,7 +402,7 @@ class Bits:
 def nearest(
     distances: NDArray[np.uint16], owner: NDArray[np.int32], limit: int, *, among: int | None = None
 ) -> NDArray[np.int32]:
-    """Return the *limit* owners with the least distances, sorted. Of equal owners the first win.
+    """Return up to *limit* owners with the least distances, sorted. Of equal owners the first win.
 
     The distance of an owner is the least distance of its rows.
 

@@ -658,8 +658,7 @@ class MovingTransaction(Transaction):
     def latest(self) -> int:
         """See `GroupDraft.latest`. After a later commit, the draft's times would not be valid.
 
-        The clock would go back, `read_at` would be in another minute, or a decision would rest on a
-        wrong time.
+        The clock would go back, `read_at` be in another minute, or a decision rest on a wrong time.
         """
         if self._earliest is None:
             return FOREVER_US

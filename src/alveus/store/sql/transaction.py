@@ -211,7 +211,7 @@ class Transaction:
         return None
 
     def _ended(self, ended: dict[str, list[int]]) -> str | None:
-        """Return the rows that a commit ended as a JSON object, kind by kind; None without rows."""
+        """Return JSON of the rows that a commit ended, grouped by kind; None if it ended none."""
         found = {what: rows for what, rows in ended.items() if rows}
         return json.dumps(found) if found else None
 
