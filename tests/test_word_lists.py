@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from datetime import date
 from types import ModuleType
@@ -193,7 +194,17 @@ def test_each_courtesy_is_read() -> None:
     assert all(is_courtesy(f"{said}.") for said in lists["courtesies"])
     assert len({*lists["courtesies"]}) == len(lists["courtesies"])
     assert not any(is_courtesy(said) for said in ("", "hello Ada", "thanks for nothing", "zebra"))
+    assert not is_courtesy("किसे है")  # its consonants are those of कैसे हो
     assert len({*lists["self_contained"]}) == len(lists["self_contained"])
+
+
+@pytest.mark.parametrize(
+    "said", ["İyi akşamlar!", "Buenos di\u0301as", "Ça va ?", "ｈｅｌｌｏ", "شُكْراً"]
+)
+def test_a_courtesy_is_read_in_each_form_of_its_letters(said: str) -> None:
+    """A capital İ, an accent, a wide letter and Arabic vowels make no other word."""
+    assert is_courtesy(said)
+    assert is_courtesy(unicodedata.normalize("NFD", said))
 
 
 @pytest.mark.parametrize("module", LISTED)

@@ -11,7 +11,7 @@ vectors are means of word vectors, it says little. `bench/prompting.py` measures
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from functools import lru_cache
 
 import numpy as np
@@ -34,6 +34,10 @@ SELF_CONTAINED = tuple(_LISTS["self_contained"])
 LONGEST_COURTESY = 40
 """The most characters of a request that is compared with the listed courtesies."""
 
+ACCENTS = 27
+"""Marks of this combining class or a higher one are accents and Arabic vowels. Marks of lower
+classes, such as vowels in Hindi and the voicing of kana, tell words apart."""
+
 
 def is_courtesy(request: str) -> bool:
     """Return whether a request is only a greeting, thanks or a farewell, in a listed language."""
@@ -46,7 +50,14 @@ def _courtesies() -> frozenset[tuple[str, ...]]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"\w+", text.casefold()))
+    """Return the words of a text without accents: "İyi" and "iyi", "días" and "dias" are equal."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    kept = [one for one in letters if unicodedata.combining(one) < ACCENTS]
+    return tuple("".join([one if _is_of_word(one) else " " for one in kept]).split())
+
+
+def _is_of_word(char: str) -> bool:
+    return unicodedata.category(char)[0] in "LMN"
 
 
 class Margins:
