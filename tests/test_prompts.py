@@ -1161,6 +1161,20 @@ def test_a_filter_makes_a_memory_small(memory: Memory) -> None:
     ada.add("Takes penicillin badly.", metadata={"topic": "health"})
     shown = _texts(ada.context("What now?", where={"topic": "health"}, limit=50), "items")
     assert shown == ["Takes penicillin badly."]
+    ada.add_many([f"Saw {n} zebras." for n in range(200)])
+    made = ada.context("What now?", where={"topic": "health"})
+    assert _texts(made, "items") == ["Takes penicillin badly."]
+    assert {piece.reason for piece in _in(made, "items")} == {SHOWN_WHOLE}
+
+
+def test_a_memory_of_more_items_than_the_usual_limit_is_shown_whole(memory: Memory) -> None:
+    """A larger `limit=` shows more, also of what was said in a session."""
+    ada = memory.key("ada")
+    with ada.batch() as batch:
+        for n in range(300):
+            batch.add(f"Saw {n} zebras.", session="zoo")
+    made = ada.context("What now?", budget_tokens=100_000, limit=1_000)
+    assert len(_texts(made, "items")) == 300
 
 
 def test_the_key_has_the_first_claim_and_knowledge_the_next(memory: Memory) -> None:

@@ -51,6 +51,9 @@ HITS = 20
 FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
 """With a budget, the limit of hits is one hit per 10 tokens, but at least 20 and at most 200."""
 
+FILTERED = 10_000
+"""The most items of sets among which a filter is asked how many it admits."""
+
 WHOLE = (0.1, -inf), (1 / 3, -0.2), (1 / 2, -0.1)
 """Sets are shown whole if their items need at most the first share of the room, and the margin of
 the query, if it has one, is at least the second number; or else by the next pair."""
@@ -263,10 +266,11 @@ class PromptSources:
         stored = self._count(refs)
         by_worth = request.min_score is None
         courtesy = by_worth and is_courtesy(request.query)
-        if by_worth and (self._at is not None or stored <= self._limit):
+        most = self._limit if request.where is None else max(self._limit, FILTERED)
+        if by_worth and (self._at is not None or stored <= most):
             # One hit more than the limit shows whether more items exist.
             hits = self._hits(scope, refs, limit=self._limit + 1, everything=True)
-            found = self._of_hits(hits, part)
+            found = self._of_hits(hits, part, most=self._limit)
             if len(hits) <= self._limit and not courtesy and self._fit_whole(found, hits.margin):
                 for candidate in found:
                     candidate.is_whole = True
