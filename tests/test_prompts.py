@@ -1177,6 +1177,21 @@ def test_a_memory_of_more_items_than_the_usual_limit_is_shown_whole(memory: Memo
     assert len(_texts(made, "items")) == 300
 
 
+def test_a_part_without_a_share_gets_what_others_leave(memory: Memory) -> None:
+    """Not even a small memory, or its first hits, takes room from a part with a share."""
+    ada, handbook = memory.key("ada"), memory.knowledge.set("handbook")
+    ada.add_many(FACTS[:10])
+    handbook.add_many([f"Rule {n}: the gate of hall {n} closes at {n % 24}." for n in range(99)])
+    query = "When does the gate of the hall close?"
+    alone = ada.context(query, budget_tokens=600, sets=None)
+    made = ada.context(query, budget_tokens=600, shares=Shares(items=0))
+    least = len(_texts(alone, "knowledge")) - 1  # the heading of items takes room
+    assert len(_texts(made, "knowledge")) >= least > 20
+    assert len(_texts(made, "items")) < 10
+    assert SHOWN_WHOLE not in {piece.reason for piece in made.why if piece.shown}
+    assert len(_texts(ada.context(query, budget_tokens=600), "items")) == 10
+
+
 def test_the_key_has_the_first_claim_and_knowledge_the_next(memory: Memory) -> None:
     """A large handbook does not keep a small memory out, nor the other way round."""
     ada, handbook = memory.key("ada"), memory.knowledge.set("handbook")

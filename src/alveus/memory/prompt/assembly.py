@@ -66,6 +66,8 @@ _AMONG: Mapping[Part, str] = {"recent": "among the last exchanges", "profile": "
 
 NO_ROOM = "there is no room for it"
 
+NO_ROOM_TOGETHER = "there is no room for it, all taken together"
+
 CUT_REASON = "; only a part is shown, since the whole is long"
 
 
@@ -160,8 +162,9 @@ class _Choice:
         elif frame < self._tokens_left:
             self._tokens_left -= frame
             for part in SEARCHED:
-                whole = [one for one in self.candidates[part] if one.is_whole]
-                self._take(part, whole, self._tokens_left)
+                if self._share_of(part):
+                    whole = [one for one in self.candidates[part] if one.is_whole]
+                    self._take(part, whole, self._tokens_left)
             self._share(self._tokens_left)
             self._each(OFFERED)
             if not any(candidate.line for candidate in self.taken):
@@ -170,7 +173,7 @@ class _Choice:
         self._show_whole_exchanges()
         self._use_what_was_overestimated()
         while self.taken and not self._fits():
-            self._drop(self.taken[-1], "there is no room for it, all taken together")
+            self._drop(self.taken[-1], NO_ROOM_TOGETHER)
 
     def explain_absence(
         self, searches: Mapping[Searched, Found], *, has_unnamed: bool
@@ -254,19 +257,23 @@ class _Choice:
         return sum(self.budget.count(f"{line}\n") for line in lines) + lead if headings else 0
 
     def _shares(self) -> dict[Part, float]:
-        return {
-            part: getattr(self.request.shares, part) for part in DIVIDED if self.candidates[part]
-        }
+        return {part: self._share_of(part) for part in DIVIDED if self.candidates[part]}
+
+    def _share_of(self, part: Part) -> float:
+        return getattr(self.request.shares, part)
 
     def _share(self, room: int) -> None:
         shares = self._shares()
         total, unused = sum(shares.values()), 0
         for part, share in shares.items():
+            if not share:
+                continue
             most = int(room * share / total) + unused if total else 0
             unused = most - self._take(part, self.candidates[part], most)
 
     def _each(self, parts: Sequence[Part]) -> None:
-        for part in parts:
+        """Take what fits of the parts, in their order; parts without a share come last."""
+        for part in sorted(parts, key=lambda part: not self._share_of(part)):
             self._take(part, self.candidates[part], self._tokens_left)
             if part == "recent":
                 self._drop_repeated()
@@ -393,10 +400,16 @@ class _Choice:
         """Return the prompt, with the pieces shown and the pieces left out."""
         messages, text = self._rendered()
         why = self._given("system", self.request.system)
+        partly = {  # parts that a repeated item alone does not make incomplete
+            part
+            for part in SEARCHED
+            for one in self.candidates[part]
+            if not one.is_taken and one.left_out in ("", NO_ROOM_TOGETHER)
+        }
         for part in (*REMEMBERED, "recent"):
             for candidate in self._in_order(part):
                 usual = candidate.piece.reason or _REASONS[part]
-                reason = SHOWN_WHOLE if candidate.is_whole else usual
+                reason = SHOWN_WHOLE if candidate.is_whole and part not in partly else usual
                 reason += CUT_REASON if candidate.is_cut else ""
                 size = self.size(candidate)
                 why.append(replace(candidate.piece, shown=True, reason=reason, tokens=size))
