@@ -71,7 +71,7 @@ class MemoryRecorder:
                 self._deleted[ref.name][item_id] = None
 
     def got(self, ref: SetRef, stored: Sequence[StoredItem]) -> None:
-        """Note items that were read."""
+        """Record items that were read."""
         if ref.scope == self._scope and stored and LongTermGetEvent in self._details:
             self._got.setdefault(ref.name, {}).update(
                 {each.record.id: item_of(each).value for each in stored}

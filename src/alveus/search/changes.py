@@ -1,4 +1,4 @@
-"""Whether a later text says otherwise than an earlier one.
+"""Whether a later text changes what an earlier text says.
 
 "Ada lives in Lisbon" and "Ada moved to Porto" have one subject and one relation, and differ in the
 value. A person has one home at a time, so the later text replaces the earlier one. A person may

@@ -511,7 +511,7 @@ class Observed:
     __slots__ = ()
 
     def answered(self, answer: R) -> R:
-        """Note *answer*, the result of the work, and return it."""
+        """Observe *answer*, the result of the work, and return it."""
         return answer
 
     def __enter__(self) -> Self:

@@ -95,8 +95,8 @@ class RemoteTree:
         """Return an object for one change of the same memory, with this idempotency key."""
         if self.as_of is not None or self.calls.in_batch:
             raise Unsupported(
-                "a past state or a call inside a batch takes no idempotency key, such as "
-                f"{idempotency_key!r}; pass the key to the batch"
+                "a past state or a call inside a batch takes no idempotency key "
+                f"({idempotency_key!r}); pass the key to the batch"
             )
         return replace(self, idempotency_key=header_text(idempotency_key))
 

@@ -97,7 +97,7 @@ class Watcher:
             raise Unavailable(f"the runner did not start: {NO_THREAD}")
 
     def doubt(self, scopes: Sequence[Scope]) -> None:
-        """Note keys for which Ctrl-C interrupted a call that accepts inputs.
+        """Record keys for which Ctrl-C interrupted a call that accepts inputs.
 
         The inputs may have been accepted, and the leases of the keys taken.
         """

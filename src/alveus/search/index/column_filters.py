@@ -312,7 +312,7 @@ class ItemValues:
 
 
 def names_in(value: Value) -> frozenset[str]:
-    """Return the names in *value*, a text or a list of texts, in small letters."""
+    """Return the names in *value*, a text or a list of texts, in lower case."""
     names = value if isinstance(value, list) else [value]
     return frozenset(name.casefold() for name in names if isinstance(name, str))
 

@@ -129,7 +129,7 @@ class ServerLocation(NamedTuple):
         schemas = [value for name, value in given if name == "schema"] or [DEFAULT_SCHEMA]
         if len(schemas) > 1 or not _SCHEMA.fullmatch(schemas[0]):
             raise InvalidInput(
-                f"schema={schemas[-1]!r} cannot be used; pass one schema in small letters, "
+                f"schema={schemas[-1]!r} cannot be used; pass one schema in lower case, "
                 "digits and _, of at most 63 characters"
             )
         if schemas[0] in _RESERVED or schemas[0].startswith("pg_"):
