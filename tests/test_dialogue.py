@@ -454,10 +454,10 @@ class Saying(Broken):
 @pytest.mark.parametrize(
     ("answer", "because"),
     [
-        (None, "no summary"),
-        ("a text", "no summary"),
-        (Summary(text=5, by="x", tokens=1), "no summary"),  # pyright: ignore[reportArgumentType] - wrong on purpose
-        (Summary(text="", by="x", tokens=0), "nothing"),
+        (None, "must return a Summary"),
+        ("a text", "must return a Summary"),
+        (Summary(text=5, by="x", tokens=1), "must return a Summary"),  # pyright: ignore[reportArgumentType] - wrong on purpose
+        (Summary(text="", by="x", tokens=0), "its summary is empty"),
         (Summary(text="word " * 600, by="x", tokens=1), "more than 512 tokens"),
         (ZeroDivisionError("x"), "ZeroDivisionError"),
     ],

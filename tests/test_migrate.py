@@ -165,7 +165,7 @@ def test_a_target_that_is_not_empty(tmp_path, source):
     target = tmp_path / "target.db"
     with Memory.open(target, embedder="words") as memory:
         memory.key("ada").add("mine")
-    with pytest.raises(InvalidInput, match=r"target\.db holds a memory"):
+    with pytest.raises(InvalidInput, match=r"target\.db already holds a memory"):
         migrate(source, target)
     with pytest.raises(InvalidInput, match="the source and the target"):
         migrate(source, source)

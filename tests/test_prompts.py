@@ -1120,6 +1120,17 @@ def test_lasting_items_come_first_among_what_was_said() -> None:
         assert len(_texts(made, "items")) > 5
 
 
+def test_a_question_about_oneself_gets_lasting_items() -> None:
+    """Also if requests that need no memory are nearer than any item."""
+    with Memory.open(embedder="minilm") as memory:
+        ada = memory.key("ada")
+        ada.add_many(FACTS)
+        for n in range(300):
+            ada.add(f"The printer on floor {n} is out of paper.", speaker="Bob", session="talk")
+        assert _texts(ada.context("Who am I?", budget_tokens=1_000), "items")
+        assert _texts(ada.context("Who are you?", budget_tokens=1_000), "items") == []
+
+
 def test_a_query_gets_room_by_its_margin() -> None:
     """The nearer it is to the items, the more of the room they get, and never more than that."""
     with Memory.open(embedder="minilm") as memory:

@@ -45,7 +45,7 @@ def merged(request: pytest.FixtureRequest) -> dict[Pair, tuple[bool, bool]]:
         for number, pair in enumerate(pairs()):
             key = memory.key(f"{number}")
             key.add_many([pair.a, pair.b])
-            made = key.context(f"{pair.a} {pair.b}")
+            made = key.context(f"{pair.a} {pair.b}", superseded="show")
             shown = [piece for piece in made.why if piece.part == "items" and piece.shown]
             found[pair] = written[pair], len(shown) == 1
     return found

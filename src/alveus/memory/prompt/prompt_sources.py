@@ -31,6 +31,7 @@ from alveus.memory.prompt.quoting import (
     shortened,
 )
 from alveus.search.margin import is_courtesy
+from alveus.search.signals import QuestionSignals
 from alveus.sets.writer import PageQuery
 from alveus.state import MISSING, MemoryObject
 from alveus.state.paths import dotted
@@ -244,6 +245,7 @@ class PromptSources:
         self._request, self._zone, self._room = request, zone, room
         self._at = None if request.as_of is None else self._writer.moment_of(request.as_of)
         self._used_whole = self._used_lasting = 0
+        self._says_i = QuestionSignals.of(request.query or "").says_i
         self._limit = request.limit or (
             HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
         )
@@ -294,7 +296,7 @@ class PromptSources:
         """
         share, problem = _share(hits)
         lasting = sorted(filter(self._is_lasting, found), key=lambda one: -_relevance(one))
-        first = self._first(lasting) if share or _may_touch(hits) else []
+        first = self._first(lasting) if share or self._says_i or _may_touch(hits) else []
         ranked = iter(lasting)
         found = [next(ranked) if self._is_lasting(one) else one for one in found]
         taken = set(map(id, first))
@@ -419,7 +421,7 @@ class PromptSources:
         size = self._used_whole + sum(map(self._size, found))
         size += sum(self._request.budget.count(f"{day}\n") for day in days)
         for share, least in WHOLE:
-            if size <= share * self._room and (margin is None or margin >= least):
+            if size <= share * self._room and (margin is None or self._says_i or margin >= least):
                 self._used_whole = size
                 return True
         return False
