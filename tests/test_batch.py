@@ -368,7 +368,7 @@ def test_a_refused_call_leaves_the_batch_as_it_was(ada: KeyMemory) -> None:
         ):
             with pytest.raises(DuplicateItem):
                 call()
-        with pytest.raises(InvalidInput, match="twice"):
+        with pytest.raises(InvalidInput, match="two items with the same id"):
             b.add_many([Item("a", id="z"), Item("b", id="z")])
         with pytest.raises(InvalidValue):
             b.add_many(["fine", {1, 2}])  # pyright: ignore[reportArgumentType] - wrong on purpose

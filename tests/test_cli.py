@@ -850,7 +850,7 @@ def test_backup_and_restore(filled, tmp_path):
     filled("backup", str(copy), code=1)
     filled("backup", str(tmp_path / "nowhere" / "copy.db"), code=1)
     (link := tmp_path / "link.db").symlink_to(tmp_path / "nothing.db")
-    assert "link.db exists" in filled("backup", str(link), code=1).stderr
+    assert "link.db already exists" in filled("backup", str(link), code=1).stderr
     assert link.is_symlink()
     filled("restore", str(copy), code=2)
     filled("restore", str(tmp_path / "nothing.db"), "--yes", code=1)
@@ -998,7 +998,7 @@ def test_an_id_that_is_shown_is_accepted(filled):
             filled("lineage", item_id, "-k", "ada")
     filled("add", "Another.", "-k", "ada", "-s", "notes", "--id", "a")
     said = filled("show", "a", "-k", "ada", code=1).stderr
-    assert "several sets have an item 'a': default, notes; name one: --set" in said
+    assert "several sets have an item 'a': default, notes; pass one of them with --set" in said
     assert filled.json("show", "a", "-k", "ada", "-s", "notes")[0]["value"] == "Another."
     assert filled.json("delete", "default/a", "b", "n/1", "-k", "ada") == [{"removed": 3}]
     filled("delete", "b", "-k", "ada", code=3)
