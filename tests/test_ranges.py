@@ -145,7 +145,7 @@ def test_sets_are_searched_by_prefix(memory):
     hits = key.search("red kite", prefix="docs/")
     assert sorted(hit.item.text[-7:-1] for hit in hits) == ["docs/a", "docs/b"]
     assert list(key.search("red kite", prefix="nothing")) == []
-    with pytest.raises(InvalidInput, match="one of them"):
+    with pytest.raises(InvalidInput, match="not both"):
         key.search("red kite", prefix="docs/", sets=["chat"])
 
 
