@@ -206,7 +206,7 @@ def test_an_action_does_not_wait_for_its_own_key(memory):
     @action(InputEvent)
     def ask(event, ctx):
         if event.input == "outer":
-            with pytest.raises(InvalidInput, match="own"):
+            with pytest.raises(InvalidInput, match="of the same key"):
                 runner.handle(ctx.key, "inner")
             told.append(runner.handle("bob", "inner"))
         ctx.send_event(OutputEvent(event.input))
