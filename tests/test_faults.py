@@ -464,7 +464,7 @@ def told(call):
     try:
         call()
     except errors.StoreReadOnly as error:
-        return f"{path}.alveus/index cannot be" in str(error)
+        return f"{path}.alveus/index holds files to delete" in str(error)
 with Memory.open(path) as memory:
     before = memory.stats().store.commits
     say(told(memory.shrink), memory.stats().store.commits - before)
