@@ -112,11 +112,16 @@ Phrases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 """Phrases by their first word, the longest first, each with the words that it means."""
 
 
+_LISTS = data_file("alveus.search", "changes_english.toml")
+# Read at import: a search of a forked process must not import a module, since another thread may
+# have held the lock of the module when the process was forked.
+
+
 class English:
     """The words and phrases of English."""
 
     def __init__(self) -> None:
-        lists = data_file("alveus.search", "changes_english.toml")
+        lists = _LISTS
         words = {name: frozenset(text.split()) for name, text in lists["words"].items()}
         self.words = words
         self.doubts = words["doubts"]
