@@ -173,7 +173,7 @@ WORDS: dict[str, Callable[[str], Callable[[], object]]] = {
     "pronouns": lambda w: does(f"{w} is in Rome", f"{w} is in Pisa"),
     "owners": lambda w: does(f"{w} boat is Nemo", f"{w} boat is Argo"),
     "links": lambda w: read(f"The ball was owned {w} Tom"),
-    "places": lambda w: read(f"The ball is {w} Rome"),
+    "settings": lambda w: read(f"The ball is {w} Rome"),
     "adjuncts": lambda w: read(f"The budget is 5 {w} rome"),
     "belongings": lambda w: does(f"Ann is a {w} of Peru", f"Ann is a {w} of Chile"),
     "attributes": lambda w: does(f"The {w} is teal", f"The {w} is grey"),

@@ -199,7 +199,7 @@ ASKED = (
 
 
 def found(memory: Memory, query: str, **options: object) -> list[tuple[str, float]]:
-    hits = memory.key("ada").search(query, limit=50, **options)  # pyright: ignore[reportArgumentType]
+    hits = memory.key("ada").search(query, limit=50, **options)  # pyright: ignore[reportArgumentType] - wrong on purpose
     return [(hit.item.id, hit.score) for hit in hits]
 
 

@@ -66,7 +66,7 @@ A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the w
 ## Days
 
 A day or a time without an offset is one where you are: where this machine is, or `--timezone ZONE`, or `ALVEUS_TIMEZONE`.
-A day begins or ends there, as its place asks: `diff 2026-11-20 2026-11-21` is two whole days, and `--as-of 2026-11-20` is the end of that day.
+A day begins or ends there, as the call asks: `diff 2026-11-20 2026-11-21` is two whole days, and `--as-of 2026-11-20` is the end of that day.
 A time with an offset wins over both.
 Lists show times where you are, too; see [whose day](time-travel.md#whose-day).
 

@@ -194,7 +194,7 @@ class WordTable(Protocol):
 
 @dataclass(frozen=True)
 class ScaledWords:
-    """A table of rows. Each row is multiplied by its own scale when it is read."""
+    """A table of rows. Each row is multiplied by its scale when it is read."""
 
     rows: NDArray[np.int8] | Vectors
     scales: Vectors

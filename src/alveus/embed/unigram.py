@@ -58,7 +58,7 @@ class Unigram:
         self._scores = _view(arrays["scores"])
         self._unknown = float(arrays["scores"].min()) - UNKNOWN_COST
         characters: list[int] = arrays["characters"].tolist()
-        self._places = {chr(code): at for at, code in enumerate(characters)}
+        self._positions = {chr(code): at for at, code in enumerate(characters)}
         self._folded = _folded(arrays["folded"].tolist())
         self._words = _Words(self)
 
@@ -82,9 +82,9 @@ class Unigram:
 
     def cut(self, word: str) -> tuple[int, ...]:
         """Return the pieces of a word, with the space before it."""
-        places, children, labels = self._places, self._children, self._labels
+        positions, children, labels = self._positions, self._children, self._labels
         pieces, scores, unknown = self._pieces, self._scores, self._unknown
-        letters = [places.get(letter, -1) for letter in SPACE + word]
+        letters = [positions.get(letter, -1) for letter in SPACE + word]
         best = [0.0] + [-np.inf] * len(letters)
         last = [(0, UNKNOWN)] * (len(letters) + 1)
         for start in range(len(letters)):

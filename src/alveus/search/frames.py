@@ -117,7 +117,7 @@ _LISTS = data_file("alveus.search", "changes_english.toml")
 # have held the lock of the module when the process was forked.
 
 
-class English:
+class EnglishFrames:
     """The words and phrases of English."""
 
     def __init__(self) -> None:
@@ -159,9 +159,9 @@ def _phrases(pairs: Iterable[tuple[str, str]]) -> Phrases:
 
 
 @cache
-def english() -> English:
+def english() -> EnglishFrames:
     """Return the words and phrases of English, read once."""
-    return English()
+    return EnglishFrames()
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def _can_change(frame: Frame) -> bool:
     of = [word.text for word in value].index("of") if any(w.text == "of" for w in value) else 0
     if relation == IS:
         if frame.link or is_number(value[0].text):
-            return frame.link in words["places"] or not frame.link
+            return frame.link in words["settings"] or not frame.link
         if head in words["pronouns"]:
             return bool(of) and value[of - 1].text in words["belongings"]
         named = words["attributes"] | FAVOURITE | {"of"}

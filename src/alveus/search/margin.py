@@ -4,9 +4,9 @@
              -  mean of its three highest cosines to requests that need no memory
 
 "Write a function that reverses a list." is nearer to such requests, which `margin.txt` lists, than
-to anything in a memory of preferences: its margin is negative. The margin of "Suggest a place for
-dinner." is positive in the same memory. A margin needs vectors of sentences: for `static`, whose
-vectors are means of word vectors, it says little. `bench/prompting.py` measures both.
+to anything in a memory of preferences: its margin is negative. The margin of "Suggest a café." is
+positive in the same memory. A margin needs vectors of sentences: for `static`, whose vectors are
+means of word vectors, it says little. `bench/prompting.py` measures both.
 """
 
 from __future__ import annotations

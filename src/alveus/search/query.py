@@ -39,7 +39,7 @@ from alveus.search.signals import (
     days_named,
     respelled,
 )
-from alveus.search.superseded import Found, Superseded, candidates, current_first, shared_keys
+from alveus.search.superseded import ComparedHit, Superseded, candidates, current_first, shared_keys
 from alveus.store import (
     LargeSet,
     Scope,
@@ -604,7 +604,7 @@ class Searcher:
         else:
             items = self._from_store(rows, drafted)
         found = (
-            Found(one, item)
+            ComparedHit(one, item)
             for one, item in zip(scored, items, strict=True)
             if item and (item.is_lasting or request.admits(item))
         )

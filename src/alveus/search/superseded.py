@@ -39,7 +39,7 @@ def candidates(limit: int) -> int:
     return max(LEAST_CANDIDATES, min(3 * limit, limit + MOST_MORE))
 
 
-class Found(NamedTuple):
+class ComparedHit(NamedTuple):
     """A hit with its item, and the earlier items that it replaces."""
 
     scored: Scored
@@ -62,8 +62,8 @@ class _Said(NamedTuple):
 
 
 def current_first(
-    hits: Sequence[Found], shared: set[Key], query: str, until: int, *, fold: bool
-) -> Sequence[Found]:
+    hits: Sequence[ComparedHit], shared: set[Key], query: str, until: int, *, fold: bool
+) -> Sequence[ComparedHit]:
     """Return *hits* with the latest of each group first.
 
     Args:
@@ -75,7 +75,7 @@ def current_first(
     groups = [] if question is None else _groups(_pairs(hits, shared, until), question)
     if not groups:
         return hits
-    found: list[Found | None] = list(hits)
+    found: list[ComparedHit | None] = list(hits)
     placed = [one for group in groups for one in _lift(found, group, fold=fold)]
     placed += [
         _Placed(-hit.scored.score, at, hit) for at, hit in enumerate(found) if hit is not None
@@ -99,8 +99,8 @@ class _Placed(NamedTuple):
     """A hit with its new negative score, and the position of the best hit of its group."""
 
     score: float
-    place: int
-    hit: Found
+    position: int
+    hit: ComparedHit
 
 
 class _Group(NamedTuple):
@@ -110,7 +110,7 @@ class _Group(NamedTuple):
     replaced: list[bool]
 
 
-def _pairs(hits: Sequence[Found], shared: set[Key], until: int) -> list[list[_Said]]:
+def _pairs(hits: Sequence[ComparedHit], shared: set[Key], until: int) -> list[list[_Said]]:
     """Return the lists of items that may contradict each other, latest first."""
     by_key: dict[tuple[Key, str], list[_Said]] = {}
     for at, hit in enumerate(hits):
@@ -170,13 +170,13 @@ def _differ(old: Mapping[str, object], new: Mapping[str, object]) -> bool:
     return False
 
 
-def _lift(found: list[Found | None], group: _Group, *, fold: bool) -> list[_Placed]:
+def _lift(found: list[ComparedHit | None], group: _Group, *, fold: bool) -> list[_Placed]:
     """Return the hits of a group with their new scores, and take them out of *found*.
 
     A hit gets the best score and the best relevance of itself and the earlier hits of its group.
     """
-    place = min(one.at for one in group.items)
-    lifted: list[Found] = []
+    position = min(one.at for one in group.items)
+    lifted: list[ComparedHit] = []
     score, relevance = float("-inf"), 0.0
     for one in reversed(group.items):
         hit = found[one.at]
@@ -192,7 +192,7 @@ def _lift(found: list[Found | None], group: _Group, *, fold: bool) -> list[_Plac
         )
         lifted = [hit for hit, gone in zip(lifted, group.replaced, strict=True) if not gone]
         lifted[0] = lifted[0]._replace(supersedes=under)
-    return [_Placed(-hit.scored.score, place, hit) for hit in lifted]
+    return [_Placed(-hit.scored.score, position, hit) for hit in lifted]
 
 
 def _scored(scored: Scored, score: float, relevance: float) -> Scored:

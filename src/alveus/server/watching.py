@@ -131,7 +131,7 @@ class WatchedRequests:
             return problem(
                 403,
                 "AccessDenied",
-                "a server without tokens answers only its own machine and its own browser "
+                "a server without tokens answers only its machine and its browser "
                 "pages, and pages that --cors-origin allows; create a token with alveus token "
                 "new",
             )

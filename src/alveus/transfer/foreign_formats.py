@@ -228,7 +228,7 @@ class ItemReader(Reader):
             where = "knowledge" if self.target.key is None else f"key {self.target.key!r}"
             raise InvalidInput(
                 f"it has the key {key!r:.40}, but the import goes into {where}; leave out one "
-                "of the keys, or import each record under its own key (--key-from key)"
+                "of the keys, or import each record under its key (--key-from key)"
             )
         text, value = self._contents(fields)
         given = [name for name in TIMES if fields.get(name) is not None]

@@ -1,4 +1,4 @@
-"""Words of time and of "I" in other languages than English, which has rules of its own."""
+"""Words of time and of "I" in other languages than English, which has separate rules."""
 
 from __future__ import annotations
 

@@ -412,7 +412,7 @@ def temporal(text: str) -> int:
     """Return the number of temporal words in *text*, at most `MAX_COUNT`.
 
     These are words such as "yesterday", months (not "may"), weekdays, numbers of four digits. Each
-    language in Latin letters has words of its own (`alveus.values.phrases`), or none.
+    language in Latin letters has separate words (`alveus.values.phrases`), or none.
     """
     return _tokenize(text, _temporal_of(text))[1]
 

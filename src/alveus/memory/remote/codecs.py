@@ -101,7 +101,7 @@ def value_of(content: object) -> Any:  # noqa: ANN401 - of any JSON
     except ValueError as error:
         raise InvalidInput(
             'an object with the one field "$bytes", "$float" or "$int" must have the form of an '
-            f'export ({error}); write such a name of your own with "$$"'
+            f'export ({error}); write a name like that with "$$"'
         ) from None
 
 

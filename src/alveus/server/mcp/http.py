@@ -133,7 +133,7 @@ class McpApp:
         client = scope.get("client")
         if self._tokens is None and client and not is_loopback(client[0]):
             raise AccessDenied(
-                "a server without tokens answers only its own machine; create a token with "
+                "a server without tokens answers only its machine; create a token with "
                 "alveus token new"
             )
         given = [value for name, value in scope["headers"] if name == b"authorization"]

@@ -110,7 +110,7 @@ KEEPING = """\
 Go through our conversation so far. For each fact, preference or decision that will matter in a \
 later conversation:
 1. call recall to see whether it is known;
-2. if it is not, call remember with one sentence that is understood on its own, with names and \
+2. if it is not, call remember with one sentence that is understood alone, with names and \
 dates in full;
 3. if something known has changed, call correct with its id;
 4. if something known no longer holds, and nothing has replaced it, call forget with its id.
