@@ -306,3 +306,9 @@ def test_another_embedder_reads_them_after_reindexing(tmp_path: Path) -> None:
     assert Memory.reindex(path, embedder="static") == len(FACTS)
     with Memory.open(path, embedder="static") as memory:
         assert all(WORDS_ALONE in hit.parts for hit in memory.key("ada").search("海鲜过敏"))
+
+
+@pytest.mark.parametrize("name", ["Vera", "Ella", "Ben", "Kim", "Per"])
+def test_a_name_that_is_a_function_word_has_no_language(name: str) -> None:
+    """ "Vera keeps bees" is not Icelandic."""
+    assert language_of(f"{name} keeps bees.") in (None, "en")

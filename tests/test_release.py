@@ -196,14 +196,15 @@ def index(tmp_path, monkeypatch) -> Iterator[Callable[[str, str], None]]:
     def add(name: str, author: str) -> None:
         package = folder / "simple" / name
         package.mkdir()
-        with zipfile.ZipFile(package / f"{name}-9.0-py3-none-any.whl", "w") as wheel:
+        file = name.replace("-", "_")  # as wheels are named
+        with zipfile.ZipFile(package / f"{file}-9.0-py3-none-any.whl", "w") as wheel:
             about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\nAuthor: {author}\n"
-            wheel.writestr(f"{name}-9.0.dist-info/METADATA", about)
+            wheel.writestr(f"{file}-9.0.dist-info/METADATA", about)
             wheel.writestr(
-                f"{name}-9.0.dist-info/WHEEL",
+                f"{file}-9.0.dist-info/WHEEL",
                 "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             )
-            wheel.writestr(f"{name}-9.0.dist-info/RECORD", "")
+            wheel.writestr(f"{file}-9.0.dist-info/RECORD", "")
         described = {"name": name, "dist-tags": {"latest": "9.0.0"}, "versions": {}}
         described["versions"] = {"9.0.0": {"name": name, "version": "9.0.0", "description": author}}
         (folder / name).write_text(json.dumps(described), encoding="utf-8")

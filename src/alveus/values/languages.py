@@ -221,6 +221,8 @@ def _language_of(head: str) -> str | None:
     if not words:
         return None
     votes = _votes()
+    if words[0] in _NAMES:
+        words[0] = ""
     language, lead = votes.language(words)
     if 0 < lead <= _FEW and not votes.particles.isdisjoint(word.lower() for word in words):
         language, _ = votes.language(_without_particles(words, votes.particles))
@@ -241,6 +243,11 @@ def _without_particles(words: list[str], particles: frozenset[str]) -> list[str]
         in_name = word[:1].isupper()
     return kept or [""]
 
+
+_NAMES = frozenset(
+    "Ada Al Ali Alla Ben Bo Dan Ella Jo Kim Mia Mina Ona Per Pia Sam Van Vera Will".split()
+)
+"""Names that are function words of a language; at the beginning of a text they are names."""
 
 _ARTICLES_OF_NAMES = frozenset({"el", "la", "las", "le", "les", "los", "il"})
 """Articles that begin names, such as "Los Angeles", in languages that write nouns small."""
