@@ -245,7 +245,27 @@ def _without_particles(words: list[str], particles: frozenset[str]) -> list[str]
 
 
 _NAMES = frozenset(
-    "Ada Al Ali Alla Ben Bo Dan Ella Jo Kim Mia Mina Ona Per Pia Sam Van Vera Will".split()
+    [
+        "Ada",
+        "Al",
+        "Ali",
+        "Alla",
+        "Ben",
+        "Bo",
+        "Dan",
+        "Ella",
+        "Jo",
+        "Kim",
+        "Mia",
+        "Mina",
+        "Ona",
+        "Per",
+        "Pia",
+        "Sam",
+        "Van",
+        "Vera",
+        "Will",
+    ]
 )
 """Names that are function words of a language; at the beginning of a text they are names."""
 
