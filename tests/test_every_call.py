@@ -16,7 +16,9 @@ import pytest
 
 import alveus
 from alveus import AsyncMemory, Memory
-from alveus.errors import InvalidFilter
+from alveus.errors import InvalidFilter, InvalidInput
+from alveus.memory.prompt import Shares
+from alveus.memory.remote.codecs import argument_of
 from every_call import (
     CONSTRUCTED,
     DOORS,
@@ -221,3 +223,9 @@ def test_an_operand_that_is_no_value_is_refused(op: str) -> None:
         for what in ("a dict of numbers", "a deep list", "a cyclic dict", "raises", "an array"):
             with pytest.raises(InvalidFilter):
                 memory.key("a").list(where={"a": {op: HOSTILE[what]()}})
+
+
+def test_a_field_without_a_name_is_unknown() -> None:
+    """Its name is "", which is as unknown as any other."""
+    with pytest.raises(InvalidInput, match=r"Shares has no field ''"):
+        argument_of(Shares, {"": 1}, None)

@@ -493,9 +493,9 @@ def _object_of(kind: type[Any], sent: Mapping[str, Json], talks: Conversations |
     known = {
         json_name(name, hint): (name, hint) for name, hint in field_hints(kind, given=True).items()
     }
-    if unknown := next((name for name in sent if name not in known), None):
+    if unknown := [name for name in sent if name not in known]:
         raise InvalidInput(
-            f"{kind.__name__} has no field {unknown!r}; the fields are {', '.join(known)}"
+            f"{kind.__name__} has no field {unknown[0]!r}; the fields are {', '.join(known)}"
         )
     try:
         made: dict[str, Any] = {"value": None} if kind is Item else {}
