@@ -311,12 +311,12 @@ def test_mistakes_are_told_and_change_nothing(memory, era):
                 assert 0 < len(text_of(result)) < 2_000
             wrong = {
                 "argument 'text' is missing": ("remember", {}),
-                "there is no argument 'texts'; it takes text, when": ("remember", {"texts": "x"}),
+                "no argument 'texts'; the arguments are text, when": ("remember", {"texts": "x"}),
                 "must be a date such as 2026-05-03": ("remember", {"text": "x", "when": "soon"}),
                 "recall shows the ids": ("correct", {"id": "x", "text": "x"}),
                 "no memory 'y'": ("explain", {"id": "y"}),
                 "leave out `after`": ("list", {"after": "x"}),
-                "there is no set 'x'; there are": ("list", {"set": "x"}),
+                "there is no set 'x'; the sets are \"default\"": ("list", {"set": "x"}),
                 "'limit' must be at most 50, not <an int of": (
                     "recall",
                     {"query": "x", "limit": 10**400},
@@ -338,7 +338,7 @@ def test_mistakes_are_told_and_change_nothing(memory, era):
                 with pytest.raises(MCPError, match="resources/list"):
                     await c.read_resource(uri)
             for name, given, says in (
-                ("nope", {}, "there are answer_from_memory, keep_this_conversation"),
+                ("nope", {}, "the prompts are answer_from_memory, keep_this_conversation"),
                 ("answer_from_memory", {}, "takes question, not none"),
                 ("answer_from_memory", {"question": " "}, "1 to 8,000 characters"),
                 ("keep_this_conversation", {"x": "y"}, "takes no arguments, not x"),
@@ -570,7 +570,7 @@ def test_tokens_say_who_may_read_and_write(memory, tmp_path):
             (tmp_path / "tokens.json").write_text("{")
             broken = await hello(plain, url, made["reader"])
         assert [answer.status_code for answer in statuses] == [403, 403, 401]
-        assert "space 'other' alone" in statuses[1].json()["error"]["message"]
+        assert "only space 'other'" in statuses[1].json()["error"]["message"]
         assert wrong.headers["www-authenticate"] == "Bearer"
         found = [answer.status_code for answer in (wrong, stolen, gone, broken)]
         assert found == [401, 404, 401, 503]
