@@ -478,8 +478,7 @@ class MemoryTools:
         sets, name = self._owner.long_term_memory, self._set if set is None else set
         counts = sets.sets(counts=True)
         if set is not None and set not in counts:
-            names = ", ".join(map(quoted, counts)) or "none"
-            raise NotFound(f"there is no set {set!r}; the sets are {names}")
+            raise NotFound(f"there is no set {set!r}; the sets are {json.dumps([*counts])}")
         last = after if after is None else after.removeprefix(f"{name}/") or after
         try:
             items = sets.set(name).list(limit=limit + 1, after=last, newest_first=True)

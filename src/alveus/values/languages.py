@@ -156,9 +156,12 @@ class _Votes(dict[str, int]):
     def language(self, words: list[str]) -> tuple[str | None, int]:
         """Return the language of *words* and its lead over English, in half votes."""
         total = sum(map(self.__getitem__, words[1:]), self[words[0].lower()])
-        if not total:
-            return None, 0
-        counts = bytearray(total.to_bytes(len(self.languages), "little"))
+        if total < 1 << 8:  # no language but English has votes
+            return (ENGLISH if total else None), 0
+        plain = total.to_bytes(len(self.languages), "little")
+        if not plain[_OTHER_AT] and plain[0] == max(plain):
+            return ENGLISH, 0
+        counts = bytearray(plain)
         others, counts[_OTHER_AT] = counts[_OTHER_AT], 0
         english, most = counts[0], max(counts)
         if most and max(counts[self._scripted :]) == most:
