@@ -8,12 +8,13 @@
     python bench/context.py --answers                          the same of long answers, made up
 
 Measured are `Memory.context`, the windows of alveus.agents.windows, and for `--evidence` the last
-messages that fit. `--prompts` measures `Memory.context` with and without a conversation, and beside
-it what a search finds as lines "Speaker: text", the best first. Evidence is the share of the turns
-that answer a question which are in the context that was made for it, whole; of long answers it is
-the share of the sentences that answer it. The shares of `Memory.context` were chosen on the odd
-conversations of a file, so that the even ones say what they are worth. The file's form is in
-conversations.py. `--store` is kept, and may be one that retrieval.py has made.
+messages that fit. `--prompts` measures `Memory.context` with and without a conversation, and with
+`min_score=0.5`, and beside it what a search finds as lines "Speaker: text", the best first.
+Evidence is the share of the turns that answer a question which are in the context that was made for
+it, whole; of long answers it is the share of the sentences that answer it. The shares of
+`Memory.context` were chosen on the odd conversations of a file, so that the even ones say what they
+are worth. The file's form is in conversations.py. `--store` is kept, and may be one that
+retrieval.py has made.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from alveus import Budget, Item, Memory, Shares
 from alveus.agents import windows
 from alveus.agents.windows import Observation, Stamp
 from alveus.text.messages import OBSERVATIONS, Message
-from bench import answers, conversations, measure, retrieval
+from bench import answers, cached, conversations, measure, retrieval
 from bench.conversations import Conversation, Turn
 from bench.corpus import Corpus
 from bench.measure import Report, Result
@@ -63,6 +64,9 @@ WINDOWS: Mapping[str, tuple[Sequence[int], Mapping[str, int]]] = {
 
 Ask = Callable[[str, int], tuple[set[str], int]]
 """Asks a question under a budget: the turns that are in the context, and its tokens."""
+
+GATED = "memory.context, no conversation, min_score 0.5"
+"""All or nothing, by the relevance of the best hit: what a prompt did before it went by worth."""
 
 SEARCHED = 200
 """Hits of a search whose lines are packed without `Memory.context`."""
@@ -104,7 +108,7 @@ def _windows(key: Any) -> Iterator[tuple[str, Any]]:
 def _speeds(asked: argparse.Namespace) -> Iterator[Result]:
     corpus = Corpus()
     for size in asked.sizes:
-        with Memory.open(embedder=asked.embedder) as memory:
+        with Memory.open(embedder=cached.embedder(asked.embedder, asked.cache)) as memory:
             key = memory.key("ada")
             questions = corpus.questions(asked.contexts + 1, among=size).texts
             _fill(key.set("said", item_type=OBSERVATIONS), corpus, size)
@@ -155,7 +159,7 @@ def _speed(system: str, size: int, count: int, make: Callable[[int], object]) ->
 def _evidence(asked: argparse.Namespace) -> Iterator[Result]:
     scores = _Scores()
     excluded = set(filter(None, asked.exclude.split(",")))
-    with Memory.open(asked.store, embedder=asked.embedder) as memory:
+    with Memory.open(asked.store, embedder=cached.embedder(asked.embedder, asked.cache)) as memory:
         for talk in islice(_half(asked), asked.conversations):
             questions = [
                 question
@@ -212,6 +216,7 @@ def _systems(
         )
         yield "memory.context, no conversation", _prompt(memory, talk, None, messages=None)
         yield "memory.context", _prompt(memory, talk, None)
+        yield GATED, _prompt(memory, talk, None, messages=None, min_score=0.5)
         return
     yield "the last messages", _last(talk.turns)
     for name, window in _windows(memory.key(f"{talk.id}, windows")):
@@ -301,14 +306,24 @@ def _window(window: Any) -> Ask:
 
 
 def _prompt(
-    memory: Memory, talk: Conversation, recent: float | None, *, messages: str | None = "default"
+    memory: Memory,
+    talk: Conversation,
+    recent: float | None,
+    *,
+    messages: str | None = "default",
+    min_score: float | None = None,
 ) -> Ask:
     shares = Shares() if recent is None else Shares(recent=recent, items=1 - recent)
     texts = {turn.id: turn.text for turn in talk.turns}
 
     def ask(question: str, tokens: int) -> tuple[set[str], int]:
         made = memory.context(
-            question, key=talk.id, budget_tokens=tokens, messages=messages, shares=shares
+            question,
+            key=talk.id,
+            budget_tokens=tokens,
+            messages=messages,
+            shares=shares,
+            min_score=min_score,
         )
         shown = {
             name
@@ -329,7 +344,7 @@ def _joined(asked: argparse.Namespace) -> Iterator[Result]:
     """Items of many turns each: whether the turns that answer are among what is shown of them."""
     scores = _Scores()
     excluded = set(filter(None, asked.exclude.split(",")))
-    with Memory.open(asked.store, embedder=asked.embedder) as memory:
+    with Memory.open(asked.store, embedder=cached.embedder(asked.embedder, asked.cache)) as memory:
         for talk in islice(_half(asked), asked.conversations):
             name = f"{talk.id}, {asked.joined} turns joined"
             memory.key(name).add_many(list(_long_items(talk, asked.joined)), on_existing="keep")
@@ -365,7 +380,7 @@ def _long_items(talk: Conversation, size: int) -> Iterator[Item]:
 def _answered(asked: argparse.Namespace) -> Iterator[Result]:
     """What is in a prompt where an assistant's answers are far longer than what answers."""
     scores = _Scores()
-    with Memory.open(asked.store, embedder=asked.embedder) as memory:
+    with Memory.open(asked.store, embedder=cached.embedder(asked.embedder, asked.cache)) as memory:
         for number in range(asked.conversations or answers.CHATS):
             chat = answers.chat(number)
             answers.fill(memory, chat)
@@ -406,6 +421,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--sizes", type=_numbers, default=list(SIZES), metavar="N,N…")
     parser.add_argument("--contexts", type=int, default=100, help="so many are timed")
+    cached.add_argument(parser)
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--log", action="store_true", help="append the result to LOG.md")
     return parser

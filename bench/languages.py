@@ -42,7 +42,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from alveus import Memory
-from bench import measure, peers
+from bench import cached, measure, peers
 from bench.measure import Report, Sheet
 
 EMBEDDERS = ("words", "static", "minilm", "multilingual")
@@ -125,7 +125,7 @@ def _measured(
         name = f"{data} {embedder} {language} {way} {every}"
         if (found := _known(asked.out).get(name)) is None:
             store = asked.out.with_name(f"{asked.out.stem}.{data}.{embedder}.db")
-            with Memory.open(store, embedder=embedder) as memory:
+            with Memory.open(store, embedder=cached.embedder(embedder, asked.cache)) as memory:
                 key = memory.key(target)
                 _fill(memory, key, read(folder, target).items, f"{data} {embedder} {target}")
                 questions = read(folder, language).questions[::every]
@@ -240,6 +240,7 @@ def _parser() -> argparse.ArgumentParser:
         "--every", type=int, default=6, help="ask one question of so many, of XQuAD"
     )
     parser.add_argument("--out", type=Path, default=Path("languages.jsonl"))
+    cached.add_argument(parser)
     parser.add_argument("--log", action="store_true", help="append the results to LOG.md")
     return parser
 

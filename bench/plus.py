@@ -36,10 +36,9 @@ import re
 import shlex
 import statistics
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,9 +50,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus import Item, Memory
-from alveus.embed import Embedder, open_embedder
+from alveus.embed import Embedder
 from alveus.embed.vectors import Vectors
-from bench import baselines, conversations, measure, retrieval
+from bench import baselines, cached, conversations, measure, retrieval
 from bench.conversations import Conversation
 from bench.measure import Report, Result
 
@@ -131,59 +130,16 @@ def place_of_hits(ids: Sequence[str | None], own: Collection[str | None], size: 
     return float(found[0]) if found else (len(ids) + 1 + size) / 2
 
 
-class SharedVectors:
-    """An embedder that embeds each text once, for all systems that are measured.
-
-    Attributes:
-        texts: Vectors of texts by text.
-        queries: Vectors of queries by text, where the embedder tells them from texts.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._embedder: Any = open_embedder(name)
-        self.name: str = self._embedder.name
-        self.dimensions: int = self._embedder.dimensions
-        self.instant: bool = self._embedder.instant
-        self.languages: frozenset[str] | None = getattr(self._embedder, "languages", None)
-        self.texts: dict[str, Vectors] = {}
-        self.queries: dict[str, Vectors] = {}
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return a row per text."""
-        return _rows(self.texts, self._embedder.embed, texts)
-
-    def embed_queries(self, texts: Sequence[str]) -> Vectors:
-        """Return a row per query."""
-        embed = getattr(self._embedder, "embed_queries", None)
-        return self.embed(texts) if embed is None else _rows(self.queries, embed, texts)
-
-
-def _rows(
-    known: dict[str, Vectors], embed: Callable[[Sequence[str]], Vectors], texts: Sequence[str]
-) -> Vectors:
-    new = list(dict.fromkeys(text for text in texts if text not in known))
-    if new:
-        known.update(zip(new, embed(new), strict=True))
-    return np.stack([known[text] for text in texts])
-
-
-@lru_cache
-def shared(name: str) -> Embedder:
-    """Return the embedder *name*; if it makes vectors, it makes those of a text once."""
-    opened = open_embedder(name)
-    return SharedVectors(name) if opened.dimensions else opened
-
-
 # --- among cues -------------------------------------------------------------------------------
 
 
-def among_cues(pairs: Sequence[Pair], system: str, embedder: str) -> list[float]:
+def among_cues(pairs: Sequence[Pair], system: str, embedder: Embedder) -> list[float]:
     """Return the rank of each pair's cue among all distinct cues."""
     cues = list(dict.fromkeys(pair.cue for pair in pairs))
     own = [cues.index(pair.cue) for pair in pairs]
     triggers = [pair.trigger for pair in pairs]
     if system == "alveus":
-        memory = Memory.open(embedder=shared(embedder))
+        memory = Memory.open(embedder=embedder)
         key = memory.key("cues")
         ids = key.add_many(cues)
         memory.settle()
@@ -197,23 +153,23 @@ def among_cues(pairs: Sequence[Pair], system: str, embedder: str) -> list[float]
 
 
 def _scores(
-    system: str, embedder: str, texts: Sequence[str], queries: Sequence[str]
+    system: str, embedder: Embedder, texts: Sequence[str], queries: Sequence[str]
 ) -> Iterator[Any]:
     """Yield the scores of *texts* for each query, by BM25, by plain cosine, or blindly."""
     if system == "bm25":
         words = baselines.Bm25(texts)
         yield from map(words.scores, queries)
         return
-    rows = shared(embedder).embed(texts)
+    rows = embedder.embed(texts)
     if system == "blind":
         yield from repeat(-rows @ rows.mean(axis=0), len(queries))
     else:
         yield from _questions(embedder, queries) @ rows.T
 
 
-def _questions(embedder: str, queries: Sequence[str]) -> Vectors:
-    opened: Any = shared(embedder)
-    return opened.embed_queries(queries)
+def _questions(embedder: Embedder, queries: Sequence[str]) -> Vectors:
+    embed = getattr(embedder, "embed_queries", embedder.embed)
+    return embed(queries)
 
 
 # --- among turns ------------------------------------------------------------------------------
@@ -228,11 +184,16 @@ class Places:
 
 
 def among_turns(
-    pairs: Sequence[Pair], talks: Sequence[Conversation], system: str, embedder: str, *, roles: bool
+    pairs: Sequence[Pair],
+    talks: Sequence[Conversation],
+    system: str,
+    embedder: Embedder,
+    *,
+    roles: bool,
 ) -> list[Places]:
     """Return where each pair's cue stands in its conversation, and where an unrelated one does."""
     found: dict[int, Places] = {}
-    with measure.progress(f"turns, {system}, {embedder}", total=len(pairs)) as step:
+    with measure.progress(f"turns, {system}, {embedder.name}", total=len(pairs)) as step:
         for first, talk in enumerate(talks):
             mine = range(first, len(pairs), len(talks))
             chosen = [(pairs[n], unrelated_to(pairs, n)) for n in mine]
@@ -254,9 +215,9 @@ def unrelated_to(pairs: Sequence[Pair], n: int) -> Pair:
 
 
 def _searched(
-    chosen: Sequence[tuple[Pair, Pair]], talk: Conversation, embedder: str, *, roles: bool
+    chosen: Sequence[tuple[Pair, Pair]], talk: Conversation, embedder: Embedder, *, roles: bool
 ) -> Iterator[Places]:
-    memory = Memory.open(embedder=shared(embedder))
+    memory = Memory.open(embedder=embedder)
     key = memory.key(talk.id)
     role = dict(zip(talk.speakers, ("user", "assistant"), strict=False)) if roles else {}
     turns = [retrieval.item(turn) for turn in talk.turns]
@@ -292,7 +253,7 @@ def _with_role(item: Item, role: Mapping[str, str]) -> Item:
 
 
 def _compared(
-    chosen: Sequence[tuple[Pair, Pair]], talk: Conversation, system: str, embedder: str
+    chosen: Sequence[tuple[Pair, Pair]], talk: Conversation, system: str, embedder: Embedder
 ) -> Iterator[Places]:
     turns = [turn.text for turn in talk.turns]
     texts = dict.fromkeys([*turns, *(text for two in chosen for cue in two for text in cue.texts)])
@@ -352,8 +313,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if ranks := [float(pair.published[name]) for pair in pairs if name in pair.published]:
             note = "a pair's place among pairs, by its own score: no rank of a search"
             found += results("published", name, ranks, note)
-    for system, embedder in _systems(asked.embedders):
-        named = f"{system}, {embedder}" if embedder else system
+    for system, name in _systems(asked.embedders):
+        named = f"{system}, {name}" if name else system
+        embedder = cached.embedder(name or "words", asked.cache)
         found += results("among cues", named, among_cues(pairs, system, embedder))
         if talks:
             places = among_turns(pairs, talks, system, embedder, roles=asked.roles)
@@ -388,6 +350,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--roles", action="store_true", help="the first speaker is the user, the other not"
     )
+    cached.add_argument(parser)
     parser.add_argument("--log", action="store_true", help="append the results to bench/LOG.md")
     return parser
 

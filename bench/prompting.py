@@ -44,8 +44,8 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from alveus import Budget, Memory
-from alveus.embed import open_embedder
-from bench import conversations, measure, peers, retrieval
+from alveus.embed import Embedder
+from bench import cached, conversations, measure, peers, retrieval
 from bench.corpus import Rows
 from bench.measure import Report, Result
 
@@ -72,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         peers.offline(Path(folder))
         for system in asked.systems:
             for embedder in asked.embedders if system == "alveus" else asked.embedders[:1]:
-                found += _measured(asked, _Maker(system, embedder, Path(folder)))
+                vectors = cached.embedder(embedder, asked.cache)
+                found += _measured(asked, _Maker(system, vectors, Path(folder)))
     where = measure.machine(Path.cwd())
     measure.show(found, title=f"prompts of {TOKENS:,} tokens, half {asked.half} · {where.line()}")
     if asked.log:
@@ -87,23 +88,22 @@ class _Maker:
     """Makes memories of one system with one embedder."""
 
     system: str
-    embedder: str
+    embedder: Embedder
     folder: Path
 
     @property
     def name(self) -> str:
-        return f"{self.system}, {self.embedder}"
+        return f"{self.system}, {self.embedder.name}"
 
     def filled(self, texts: Sequence[str]) -> Ask:
         """Return what asks a memory of *texts*."""
         sizes = [Budget().count(text) for text in texts]
         if self.system == "alveus":
             return _alveus(self.embedder, texts, sizes)
-        embedder: Any = _Unlimited(self.embedder)
         if self.system == "cosine":
-            ranked = _cosine(embedder, texts)
+            ranked = _cosine(self.embedder, texts)
         else:
-            ranked = _peer(self.system, embedder, texts, self.folder)
+            ranked = _peer(self.system, self.embedder, texts, self.folder)
 
         def ask(request: str) -> Shown:
             shown = ranked(request)
@@ -112,7 +112,7 @@ class _Maker:
         return ask
 
 
-def _alveus(embedder: str, texts: Sequence[str], sizes: Sequence[int]) -> Ask:
+def _alveus(embedder: Embedder, texts: Sequence[str], sizes: Sequence[int]) -> Ask:
     key = Memory.open(embedder=embedder).key("user")
     ids = key.add_many(list(texts))
     positions = {name: n for n, name in enumerate(ids)}
@@ -123,17 +123,6 @@ def _alveus(embedder: str, texts: Sequence[str], sizes: Sequence[int]) -> Ask:
         return shown, sum(sizes[n] for n in shown)
 
     return ask
-
-
-class _Unlimited:
-    """An embedder of alveus for peers: `embed` of the texts as rows of an array."""
-
-    def __init__(self, name: str) -> None:
-        self._embedder: Any = open_embedder(name)
-        self.dimensions: int = self.embed(["one"]).shape[1]
-
-    def embed(self, texts: Sequence[str]) -> Any:
-        return self._embedder.embed(list(texts))
 
 
 def _cosine(embedder: Any, texts: Sequence[str]) -> Callable[[str], Sequence[int]]:
@@ -293,6 +282,7 @@ def _parser() -> argparse.ArgumentParser:
         "--embedders", type=lambda text: text.split(","), default=["minilm", "static", "words"]
     )
     parser.add_argument("--systems", type=measure.some_of(SYSTEMS), default=["alveus", "cosine"])
+    cached.add_argument(parser)
     parser.add_argument("--log", action="store_true", help="append the results to bench/LOG.md")
     return parser
 

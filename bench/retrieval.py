@@ -26,7 +26,7 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from bench import baselines, conversations, measure, peers, score
+from bench import baselines, cached, conversations, measure, peers, score
 from bench.conversations import Conversation, Turn
 from bench.measure import Report, Result
 
@@ -161,7 +161,9 @@ def _rank(asked: argparse.Namespace, size: Size) -> list[Result]:
     took: list[float] = []
     began, filling, filling_cpu, asking_cpu = time.perf_counter(), 0.0, 0.0, 0.0
     with (
-        Memory.open(f"{asked.out}.db", embedder=asked.embedder) as memory,
+        Memory.open(
+            f"{asked.out}.db", embedder=cached.embedder(asked.embedder, asked.cache)
+        ) as memory,
         asked.out.open("a", encoding="utf-8") as out,
     ):
         identity = {"data": size.digest, "embedder": asked.embedder, "limit": asked.limit}
@@ -320,6 +322,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="bench/retrieval.py", description="Rank and score the turns of recorded conversations."
     )
     parser.add_argument("data", type=Path, help="conversations, one per line")
+    cached.add_argument(parser)
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument(
         "--out", type=Path, required=True, help="the ranking; its state is kept beside it"

@@ -45,8 +45,8 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from alveus import Item, Memory
-from alveus.embed import open_embedder
-from bench import baselines, measure, peers
+from alveus.embed import Embedder
+from bench import baselines, cached, measure, peers
 from bench.measure import Report, Result
 
 DATA = Path(__file__).parent / "updating_data"
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
         peers.offline(Path(folder))
-        maker = _Maker(open_embedder(asked.embedder), asked.embedder, Path(folder))
+        maker = _Maker(cached.embedder(asked.embedder, asked.cache), Path(folder))
         for system in asked.systems:
             found += _measured(asked, maker, system)
     where = measure.machine(Path.cwd())
@@ -111,8 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Maker:
     """Makes memories of all systems with one embedder."""
 
-    embedder: Any
-    name: str
+    embedder: Embedder
     folder: Path
 
     @property
@@ -127,7 +126,7 @@ class _Maker:
     def filled(self, system: str, said: Sequence[Said]) -> Ask:
         """Return what asks a memory of one system that has all of *said*."""
         if system in ("alveus", "show", "off"):
-            return _alveus(system, self.name, said)
+            return _alveus(system, self.embedder, said)
         if system == "bm25":
             return _ranking(_bm25([one.text for one in said]), said)
         if system == "cosine":
@@ -181,7 +180,7 @@ def _ranking(ranked: Callable[[str], Sequence[int]], said: Sequence[Said]) -> As
     return ask
 
 
-def _alveus(system: str, embedder: str, said: Sequence[Said]) -> Ask:
+def _alveus(system: str, embedder: Embedder, said: Sequence[Said]) -> Ask:
     key = Memory.open(embedder=embedder).key("user")
     ids: list[str] = []
     for start in range(0, len(said), 500):
@@ -207,7 +206,7 @@ def _alveus(system: str, embedder: str, said: Sequence[Said]) -> Ask:
 
 
 def _measured(asked: argparse.Namespace, maker: _Maker, system: str) -> Iterator[Result]:
-    name = f"{system}, {maker.name}"
+    name = f"{system}, {maker.embedder.name}"
     if not asked.conflicts and not asked.statebench:
         yield from _updates(asked.half, maker, system, name)
         yield from _resembling(asked.half, maker, system, name)
@@ -426,6 +425,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--half", choices=("looked", "kept", "all"), default="looked")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--systems", type=measure.some_of(SYSTEMS), default=["alveus", "off"])
+    cached.add_argument(parser)
     parser.add_argument("--log", action="store_true", help="append the results to bench/LOG.md")
     return parser
 
