@@ -8,7 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from enum import IntEnum
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -22,7 +22,8 @@ from alveus import Item, Memory
 from alveus.embed import static, vectors, wordpiece
 from alveus.errors import InvalidInput
 from alveus.search.index import vectors as vectors_of_sets
-from alveus.values import native, wire, words
+from alveus.values import languages, native, wire, words
+from alveus.values.lazy import words_of
 from compiling import compiled_in, hatch_build
 from pages import pages
 
@@ -79,6 +80,17 @@ def compare_words(compiled, text, context):
     return found is None
 
 
+def compare_languages(compiled, text):
+    """Compare the guesses of a language; return whether compiled code left it to Python."""
+    guesses = set()
+    for module in (compiled, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(languages, "NATIVE", module)
+            guesses.add(languages.language_of(text))
+    assert len(guesses) == 1, (text, guesses)
+    return compiled.guess_language(text, languages._known_languages(compiled)) is None
+
+
 def compare_rows(compiled, texts):
     """Compare the rows of pieces of texts, which are then summed up by the same call."""
     table, pieces = static.Static()._table(), wordpiece.bundled()
@@ -100,6 +112,37 @@ def test_compiled_code_reads_the_same_words(compiled, text, speaker):
     """Terms, marks, dates and counts are those of Python for any text."""
     if compiled is not None:
         compare_words(compiled, text, words.context_terms(words.minute_of(MAY), speaker))
+
+
+@given(TEXTS)
+def test_compiled_code_guesses_the_same_language(compiled, text):
+    """The language is that of Python for any text."""
+    if compiled is not None:
+        compare_languages(compiled, text)
+
+
+def test_compiled_code_guesses_languages_of_words(compiled):
+    """Names, capitals, signs, cut texts and many words count alike. Few texts are for Python."""
+    if compiled is None:
+        return
+    random = Random(9)
+    lists = words_of(languages.__file__)
+    both = [*lists["en"] * 3, *chain(*lists.values()), *languages._NAMES, "Bach", "x" * 19]
+    choices = [both, *([word for word in some if word.isascii()] for some in lists.values())]
+    spaces = [" ", " ", " ", " ", ", ", "-", "\n", "\x1c "]
+    spaces += [". ", "'", ":", "_", " 7", "\x00", "", "("]
+    left = 0
+    for size in range(4_000):
+        made = random.choices(random.choice(choices) or both, k=1 + size % 60)
+        for at in range(size % 7):
+            word = random.choice(made)
+            others = [word.upper(), word.title(), f"{word}.", f"{word}'s"]
+            made[at % len(made)] = random.choice(others)
+        text = "".join([word + random.choice(spaces[: 1 + size % 16]) for word in made])
+        left += compare_languages(compiled, random.choice([text, text, text, text.upper()]))
+    assert left < 2_000, left
+    english = [text for text in corpus() if text.isascii() and languages.language_of(text) == "en"]
+    assert sum(compare_languages(compiled, text) for text in english) < len(english) / 20
 
 
 ENDINGS = """
@@ -278,6 +321,17 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
         (compiled.known_words, (frozenset({1}), frozenset(), len), TypeError),
         (compiled.known_words, (frozenset({"\ud800"}), frozenset(), len), TypeError),
         (compiled.known_words, (frozenset(map(str, range(300))), frozenset(), len), TypeError),
+        (compiled.known_languages, ({},), TypeError),
+        (compiled.known_languages, ([("a", 1, 0)] * 3000,), TypeError),
+        (compiled.known_languages, (["a"],), TypeError),
+        (compiled.known_languages, ([("a", 1)],), TypeError),
+        (compiled.known_languages, ([("", 1, 0)],), TypeError),
+        (compiled.known_languages, ([("longer", 1, 1)],), TypeError),
+        (compiled.known_languages, ([("x" * 19, 1, 0)],), TypeError),
+        (compiled.known_languages, ([("\ud800", 1, 0)],), UnicodeEncodeError),
+        (compiled.guess_language, ("a",), TypeError),
+        (compiled.guess_language, ("a", {}), ValueError),
+        (compiled.guess_language, (b"a", compiled.known_languages([])), TypeError),
         (compiled.read_texts, (["a"], [{}], "c", [], known), TypeError),
         (compiled.read_texts, (["a"], [], "c", [], known, len), TypeError),
         (compiled.read_texts, (["a"], ({},), "c", [], known, len), TypeError),

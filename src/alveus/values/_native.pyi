@@ -23,6 +23,10 @@ class Native(Protocol):
     def analyse(
         self, text: str, context_terms: list[int], known_words: object, /
     ) -> tuple[bytes, int, int] | None: ...
+    # Listed words, each with a bit for each language that lists it, and its kind.
+    def known_languages(self, words: list[tuple[str, int, int]], /) -> object: ...
+    # See `languages.language_of`. The number is the language's bit, -1 for no known language.
+    def guess_language(self, text: str, known_languages: object, /) -> int | None: ...
     # See `words.analyse_texts`. `in_python` reads a text that `analyse` leaves to Python.
     def read_texts(
         self,

@@ -1,9 +1,9 @@
 """`NATIVE`: the functions of the C extension, or None.
 
 `_native.c` does the work that takes most of the time of an add (the words of a text with their
-stems, its word pieces, their sum, the rounding of vectors). It also writes values of a run as JSON,
-builds objects, and compares the codes of a large set with those of a question. It is compiled when
-alveus is installed and a C compiler exists (`hatch_build.py`).
+stems, its language, its word pieces, their sum, the rounding of vectors). It also writes values of
+a run as JSON, builds objects, and compares the codes of a large set with those of a question. It is
+compiled when alveus is installed and a C compiler exists (`hatch_build.py`).
 
 The Python code beside each call does the same, to the last bit. It defines the result, and handles
 the inputs that C leaves to it, such as new words that are not ASCII. It does all of the work if the
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from alveus.values._native import Native
 
 FUNCTIONS = (
-    *("known_words", "analyse", "vocabulary", "pieces", "add_pieces"),
+    *("known_words", "analyse", "known_languages", "guess_language"),
+    *("vocabulary", "pieces", "add_pieces"),
     *("quantise", "differing", "compact", "read_texts"),
     *("holds_text", "columns", "learn"),
 )
