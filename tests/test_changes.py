@@ -51,6 +51,11 @@ def done(old: str, new: str, question: str | None = None) -> int:
         ("The final score is 2 to 1.", "Correction: the final score is 2 to 2."),
         ("[CEO] The rate is $5.", "[VP] The rate is $6."),
         ("The train leaves from platform 4.", "The train leaves from platform 7."),
+        ("The author of Never Let Me Go is Ann Lee.", "The author of Never Let Me Go is Bo Day."),
+        ("The owner of Zeta Inc. is Ann Lee.", "The owner of Zeta Inc. is Will Bo."),
+        ("The owner of Why? is Ann Lee.", "The owner of Why? is 50 Cent."),
+        ("The owner of Zeta is eBay.", "The owner of Zeta is Globex."),
+        ("Ann lives in Pisa.", "Ann lives in Frankfurt am Main."),
     ],
 )
 def test_the_later_of_two_values_replaces_the_earlier(old: str, new: str) -> None:
@@ -65,6 +70,8 @@ def test_the_later_of_two_values_replaces_the_earlier(old: str, new: str) -> Non
         ("My visa expires on May 2.", "My visa was extended to November 2."),
         ("I take the bus to work.", "I take the tram to work."),
         ("Ann plays the position of goalkeeper.", "Ann plays the position of striker."),
+        ("Ann holds the office of mayor.", "Ann holds the office of judge."),
+        ("Ann is famous for Emma.", "Ann is famous for Zorro."),
         ("The keys are in the drawer.", "The keys are in the car."),
         ("I live in Rome. I love it.", "I moved to Pisa."),
         ("The office is in Rome since May.", "The office is in Pisa."),
@@ -115,6 +122,8 @@ def test_a_question_may_ask_for_the_past_or_for_several() -> None:
         assert asked(past) is None, past
     assert asked("List all my phone numbers.") is None
     assert asked("How old am I?") is not None
+    assert asked("Who wrote All Is Lost?") is not None
+    assert asked("Who owns the 2012 atlas?") is not None
     born = "Ann was born in Rome.", "Ann was born in Pisa."
     assert done(*born, "Where was Ann born?") == REPLACES
     assert done("The budget is $5.", "The budget is $6.", "What was the budget?") == NOTHING
@@ -125,6 +134,9 @@ def test_a_value_that_is_asked_for_is_not_put_behind() -> None:
     bus, tram = "I take the bus to work.", "I take the tram to work."
     assert done(bus, tram, "How do I get to work?") == FOLLOWS
     assert done(bus, tram, "Do I take the bus to work?") == NOTHING
+    child = "Ann Day's child is Bo Day.", "Ann Day's child is Kim Lee."
+    assert done(*child, "Who is Ann Day's child?") == FOLLOWS
+    assert done(*child, "Is Bo a child of Ann Day?") == NOTHING
 
 
 def test_no_pair_that_resembles_is_folded() -> None:
@@ -220,7 +232,12 @@ def test_each_way_to_say_the_same_is_needed(lists: pytest.MonkeyPatch) -> None:
     """Without it, a text is read otherwise."""
 
     def template(pair: tuple[str, str]) -> Callable[[], object]:
-        return read(f"The hall {pair[0]} Rome", f"The hall {pair[0]} 5", f"{pair[0]} going with it")
+        return read(
+            f"The hall {pair[0]} Rome",
+            f"The hall {pair[0]} 5",
+            f"{pair[0]} going with it",
+            "I am 5",
+        )
 
     same: list[tuple[str, str]] = [*LISTS["same"].items()]
     assert _unneeded(lists, LISTS, "same", same, dict, template) == []

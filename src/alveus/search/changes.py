@@ -30,6 +30,7 @@ from alveus.search.frames import (
     Reading,
     Word,
     english,
+    is_in_name,
     is_number,
     matching,
     split_words,
@@ -45,7 +46,7 @@ NOTHING, FOLLOWS, REPLACES = 0, 1, 2
 """What a later text does to an earlier one. A text that follows is newer, and shown before; a text
 that replaces makes the earlier one outdated."""
 
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_YEAR = re.compile(r"\b(?:in|since|until|by|during|of|for|before|after) (?:19|20)\d\d\b")
 
 
 class Question(NamedTuple):
@@ -107,6 +108,7 @@ def _frame_change(old: Frame, new: Frame, asked: frozenset[str]) -> int:
         strength = FOLLOWS if difference.kind == "number" else NOTHING
     if strength == REPLACES and not (is_same and (not old.adjunct or old.adjunct == new.adjunct)):
         strength = FOLLOWS
+    asked = asked.difference(word.removesuffix("'s") for word in old.subject)
     is_asked = any(word.text in asked for word in difference.was)
     return NOTHING if strength == FOLLOWS and is_asked else strength
 
@@ -245,7 +247,8 @@ def _strength_of_is(frame: Frame, kind: str) -> int:
     of = subject.index("of") if "of" in subject else 0
     noun = subject[of - 1] if of else head
     if noun in words["many"]:
-        return NOTHING
+        is_one = kind == "name" and len(subject) > 1 and "'s" in subject[-2]  # "Ann's child is Tom"
+        return FOLLOWS if is_one and not frame.link else NOTHING
     if frame.link and frame.link != "*":
         if kind == "measure":
             return NOTHING
@@ -282,9 +285,9 @@ def _kind(value: Sequence[Word]) -> str:
         for is_number, word in zip(numbers, value, strict=True)
     ):
         return "number"
-    if numbers[0]:
+    if numbers[0] and not (len(value) > 1 and value[1].is_name):  # "20th Century Fox" is a name
         return "measure"
-    return "name" if value[0].is_name else "word"
+    return "name" if numbers[0] or value[0].is_name else "word"
 
 
 def _row_change(old: Sequence[str], new: Sequence[str], asked: frozenset[str]) -> int:
@@ -317,8 +320,11 @@ def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
 def asked(question: str) -> Question | None:
     """Return what a question asks for. None if it asks for the past, or for several things."""
     rules = english()
-    lower = [word.lower() for word in split_words(question)]
+    found = split_words(question)
+    lower = [word.lower() for word in found]
     for at in range(len(lower)):
+        if is_in_name(found, at):
+            continue  # "All the King's Men"
         if matching(rules.several, lower, at) is not None:
             return None
         if matching(rules.past, lower, at) is not None and lower[at - 1 : at] != ["how"]:

@@ -42,7 +42,9 @@ FAVOURITE = frozenset(("favourite", "favorite"))
 _WORD = re.compile(
     r"[^\W_]+(?:(?:['./@_-]|(?<=\d)[,:](?=\d))[^\W_]+)*%?|(?<!\w)[#@$\u20ac\u00a3+-][\w.,/+-]*\w%?|[:?]"
 )
-_SENTENCE_END = re.compile(r"(?<![A-Z][.])(?<!\b[A-Z][a-z][.])(?<=[.!?])\s+|\n+")
+_SENTENCE_END = re.compile(
+    r"(?<![A-Z][.])(?<!\b[A-Z][a-z][.])(?<=[.!?])\s+(?!(?:is|was|are|were|has)\b)|\n+"
+)
 _APOSTROPHES = str.maketrans("\u2019\u02bc", "''")
 _QUESTION_ENDS = ("?", "\uff1f", "\u061f", "\u037e")
 _CLAUSE_END = re.compile(r"[,;]\s+(?:(?:and|but|so)\s+)?|\s+(?:and|because)\s+")
@@ -210,7 +212,7 @@ def _sentence_frames(sentence: str) -> list[Frame | None]:
 
     A greeting of up to two words says nothing.
     """
-    if "?" in sentence:
+    if sentence.rstrip().endswith("?"):
         return [None]
     rows = [_row(clause) for clause in _CLAUSE_END.split(sentence)]
     if [] in rows and len(rows) > 1:
@@ -377,12 +379,18 @@ def _row(sentence: str) -> list[Word]:
 def _is_doubtful(found: Sequence[str], lower: Sequence[str]) -> bool:
     rules = english()
     if not rules.doubts.isdisjoint(lower) and any(
-        word in rules.doubts and not (at and found[at] == "May") for at, word in enumerate(lower)
+        word in rules.doubts and not is_in_name(found, at) for at, word in enumerate(lower)
     ):
         return True
     return not rules.doubtful.keys().isdisjoint(lower) and any(
-        matching(rules.doubtful, lower, at) is not None for at in range(len(lower))
+        matching(rules.doubtful, lower, at) is not None and not is_in_name(found, at)
+        for at in range(len(lower))
     )
+
+
+def is_in_name(found: Sequence[str], at: int) -> bool:
+    """Return whether a word has a capital that no beginning of a sentence gives it."""
+    return bool(at) and found[at][0].isupper() and not found[at].isupper()
 
 
 def _read(row: list[Word], found: Sequence[str], lower: Sequence[str], at: int) -> int:
@@ -396,13 +404,13 @@ def _read(row: list[Word], found: Sequence[str], lower: Sequence[str], at: int) 
         if row:  # "Correction: …" has none
             row.append(Word(IS))
         return -1 if any(one.text in _SAID_BY_PHRASES for one in row[:-1]) else at + 1
-    is_clock = word == "am" and bool(row) and is_number(row[-1].text)
-    if word in rules.same and not is_clock:
+    is_other = word == "am" and "i" not in lower[:at]  # "9 am", "Frankfurt am Main"
+    if word in rules.same and not is_other:
         same = matching(rules.same, lower, at)
         if same is not None:
             row += map(Word, same[1])
             return at + len(same[0])
-    is_name = not found[at][0].islower() and not found[at][0].isdigit()
+    is_name = found[at] != word or not (word[0].islower() or word[0].isdigit())  # "eBay"
     is_filler = word in rules.dropped and (not row or not is_name)
     if not is_filler and (row or word not in rules.words["openings"]):
         row.append(Word(word, is_name, lower[at - 1] if at and lower[at - 1] in _ARTICLES else ""))
@@ -454,10 +462,14 @@ def _is_verb(row: Sequence[Word], at: int) -> bool:
     rules = english()
     word = row[at]
     text = word.text
-    if text in _SAID_BY_PHRASES or (text in rules.words["auxiliaries"] and text != "am"):
-        return True
     before = row[at - 1].text if at else ""
-    if word.article or (word.is_name and at) or before in rules.words["owners"]:
+    if text in _SAID_BY_PHRASES:
+        return True
+    if word.is_name and at:
+        return False  # "Will Smith"
+    if text in rules.words["auxiliaries"] and text != "am":
+        return True
+    if word.article or before in rules.words["owners"]:
         return False
     base = rules.verbs.get(text)
     if base is not None and (base != text or before in rules.words["base_after"]):
