@@ -404,7 +404,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench/context.py", description="Measure contexts.")
     parser.add_argument("--evidence", type=Path, help="conversations with questions about them")
     parser.add_argument("--answers", action="store_true", help="long answers, made up")
-    parser.add_argument("--store", type=Path, help="where items are kept; else in RAM")
+    parser.add_argument("--store", default=":memory:", help="where items are kept; else in RAM")
     parser.add_argument("--prompts", action="store_true", help="prompts and searches alone")
     parser.add_argument("--least-gold", type=int, default=1, metavar="N", help="of a question")
     parser.add_argument("--joined", type=int, metavar="N", help="so many turns are an item")

@@ -47,6 +47,7 @@ if not __package__:
 from alveus import Item, Memory
 from alveus.embed import Embedder
 from bench import baselines, cached, measure, peers
+from bench.corpus import Rows
 from bench.measure import Report, Result
 
 DATA = Path(__file__).parent / "updating_data"
@@ -147,7 +148,7 @@ class _Maker:
         peer: Any = getattr(import_module(module), made_by)(self)
         peer.open(Path(tempfile.mkdtemp(dir=self.folder)), self.dimensions)
         ids = [str(n) for n in range(len(texts))]
-        rows = _Rows(ids, texts, ["fact"] * len(ids), self.embed(texts))
+        rows = Rows(ids, texts, ["fact"] * len(ids), self.embed(texts))
         peer.add(rows, ["user"] * len(ids))
 
         def ranked(question: str) -> Sequence[int]:
@@ -155,14 +156,6 @@ class _Maker:
             return [int(each) for each in found]
 
         return ranked
-
-
-@dataclass(frozen=True)
-class _Rows:
-    ids: Sequence[str]
-    texts: Sequence[str]
-    kinds: Sequence[str]
-    vectors: Any
 
 
 def _bm25(texts: Sequence[str]) -> Callable[[str], Sequence[int]]:

@@ -41,13 +41,13 @@ class InMemoryPeer:
         self._store = InMemoryStore(index=self._index(dimensions))
 
     def add(self, rows: Rows, scopes: Sequence[str]) -> None:
-        values = zip(rows.ids, rows.texts, rows.kinds, scopes, strict=True)
-        self._store.batch(
-            [
-                PutOp(("items", scope), name, {"text": text, "kind": kind})
-                for name, text, kind, scope in values
-            ]
-        )
+        """All at once, but for repeated texts: it fails on a batch that has a text twice."""
+        first: dict[str, PutOp] = {}
+        for name, text, kind, scope in zip(rows.ids, rows.texts, rows.kinds, scopes, strict=True):
+            put = PutOp(("items", scope), name, {"text": text, "kind": kind})
+            if first.setdefault(text, put) is not put:
+                self._store.batch([put])
+        self._store.batch(list(first.values()))
 
     def add_one(self, row: Rows, scope: str) -> None:
         self._store.put(("items", scope), row.ids[0], {"text": row.texts[0], "kind": row.kinds[0]})
