@@ -964,6 +964,21 @@ def test_another_embedder(filled):
     filled("reindex", "--embedder", "nonsense", code=1)
 
 
+def test_another_embedder_shows_how_much_is_left(filled):
+    """The bar on a terminal has the number of all texts."""
+    ours, terminal = os.openpty()
+    words = ["--db", str(filled.db), "reindex", "--embedder", "words"]
+    command = subprocess.Popen([sys.executable, "-m", "alveus", *words], stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: the command has ended
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert command.wait(LIMIT_S) == 0
+    assert b"3/3" in shown
+
+
 # --- lists ------------------------------------------------------------------------------------
 
 HEADERS = {

@@ -490,9 +490,9 @@ def reindex_command(
     last = 0
     with session.progress("embedding") as advance:
 
-        def tell(done: int, _total: int) -> None:
+        def tell(done: int, total: int) -> None:
             nonlocal last
-            advance(done - last)
+            advance(done - last, total)
             last = done
 
         count = Memory.reindex(

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeVar
 
 import click
 
@@ -26,6 +26,13 @@ from alveus.values.urls import is_http, is_server, path_of_file, without_passwor
 
 if TYPE_CHECKING:
     from alveus import ChatModel, KeyMemory, KnowledgeMemory, Memory, MemorySet
+
+    class Advance(Protocol):
+        """What advances a progress bar."""
+
+        def __call__(self, count: int, total: int | None = None, /) -> None:
+            """Advance the bar by *count*; *total* replaces the bar's."""
+
 
 T = TypeVar("T")
 
@@ -210,16 +217,16 @@ class Session:
     # --- work that takes time -----------------------------------------------------------------
 
     @contextmanager
-    def progress(self, what: str, *, total: int | None = None) -> Generator[Callable[[int], None]]:
-        """Show a progress bar on a terminal. Yield a function that advances the bar by a count."""
+    def progress(self, what: str, *, total: int | None = None) -> Generator[Advance]:
+        """Show a progress bar on a terminal. Yield what advances the bar, and may set its total."""
         if self.quiet or not sys.stderr.isatty():
-            yield lambda _count: None
+            yield lambda _count, _total=None: None
             return
         from alveus.cli.tables import progress_bar
 
         with progress_bar() as bar:
             task = bar.add_task(what, total=total)
-            yield lambda count: bar.update(task, advance=count)
+            yield lambda count, total=None: bar.update(task, advance=count, total=total)
 
     def settle(self, memory: Memory) -> None:
         """Wait, with a bar, until every item has its vectors.
