@@ -91,7 +91,7 @@ def search(sets, text, meaning=None, **options):
     speakers = [name for one in sets for name in one.speakers]
     asked = {"limit": 10, "signals": Signals(), "now": NOW} | options
     question = QuestionSignals.of(text, speakers=speakers)
-    return Ranking(sets, question, meaning, **asked).best()
+    return list(Ranking(sets, question, meaning, **asked).best().hits)
 
 
 def ids(hits):

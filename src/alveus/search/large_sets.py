@@ -58,10 +58,17 @@ def part_of(  # noqa: PLR0913 - a large set, the search in it and its filter
         candidates = _standing_for(whole, features, dimensions)
         allowed = allow(candidates)
     limit = max(SHORT_LIST, 4 * ranking.limit)
-    best = replace(ranking, sets=[candidates], allowed=[allowed], limit=limit).best()
+    best = replace(
+        ranking,
+        sets=[candidates],
+        allowed=[allowed],
+        limit=limit,
+        calibration=None,
+        everything=False,
+    ).best()
     words = Bm25([candidates], ranking.question.terms, ranking.signals).all(0)
     by_words = candidates.row[np.argsort(-words, kind="stable")[:BEST_BY_WORDS]].tolist()
-    rows = sorted({*(one.row for one in best), *by_words})
+    rows = sorted({*best.rows, *by_words})
     windows = store.neighbours(number, rows)
     features_by_row = {feature.row: feature for feature in features}
     wanted_rows = {*rows, *(row for window in windows for row in window)}

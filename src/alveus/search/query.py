@@ -29,7 +29,7 @@ from alveus.search.item_cache import CachedItem, ItemCache, cached_item
 from alveus.search.large_sets import can_be_partial, part_of
 from alveus.search.margin import Margins
 from alveus.search.projection import MapPoints, map_of
-from alveus.search.ranking import Calibration, Ranking, Scored, calibration_of
+from alveus.search.ranking import Calibration, FoundHits, Ranking, Scored, calibration_of
 from alveus.search.reranking import RERANKER_FAILURES, dated_text, reranked
 from alveus.search.signals import (
     MAX_PARSED,
@@ -224,14 +224,14 @@ class _Ranked(NamedTuple):
     """What a search found in the sets.
 
     Attributes:
-        scored: The best items.
+        found: The best items.
         pending: The number of items that have no vector yet.
         question: The question's signals.
-        nearest: The highest cosine of the question to an item of *scored*, if a margin is wanted;
+        nearest: The highest cosine of the question to an item of *found*, if a margin is wanted;
             0.0 if the embedder compared none.
     """
 
-    scored: list[Scored]
+    found: FoundHits
     pending: int
     question: QuestionSignals
     nearest: float
@@ -482,9 +482,13 @@ class Searcher:
         return parts, excluded
 
     def _ranking(
-        self, sets: Sequence[SetIndex], request: _SearchRequest, question: QuestionSignals
+        self,
+        sets: Sequence[SetIndex],
+        request: _SearchRequest,
+        question: QuestionSignals,
+        allowed: Sequence[NDArray[np.bool_] | None] = (),
     ) -> Ranking:
-        """Return the ranking of all docs of *sets*."""
+        """Return the ranking of the docs of *sets*; see `Ranking.allowed`."""
         reranked = 0 if request.reranker is None else candidates_of(request.reranker)
         vector = self._vector(question.meaning)
         return Ranking(
@@ -494,6 +498,10 @@ class Searcher:
             limit=max(request.options.compared, reranked),
             signals=request.signals,
             now=request.instants[0],
+            allowed=allowed,
+            read=self._read_times(sets, request) if sets and request.signals.decay else None,
+            calibration=request.calibration,
+            everything=request.options.everything,
             unread=vector is None and bool(self._embedder.dimensions),
         )
 
@@ -539,22 +547,19 @@ class Searcher:
         hidden: Sequence[Collection[int]],
     ) -> _Ranked:
         options = request.options
-        ranking = replace(
-            self._ranking(sets, request, question),
-            allowed=[
-                _allowed(one, options.where, rows, request.read_values)
-                for one, rows in zip(sets, chain(hidden, repeat(())), strict=False)
-            ],
-            calibration=request.calibration,
-            everything=options.everything,
-            read=self._read_times(sets, request) if request.signals.decay else None,
-        )
-        scored = ranking.best()
+        allowed = [
+            _allowed(one, options.where, rows, request.read_values)
+            for one, rows in zip(sets, chain(hidden, repeat(())), strict=False)
+        ]
+        ranking = self._ranking(sets, request, question, allowed)
+        found = ranking.best()
         pending = sum([one.pending for one in sets]) if self._embedder.dimensions else 0
         nearest = 0.0
         if options.margin and request.signals.meaning:
-            nearest = _nearest(sets, scored[: options.limit], self._vector(request.query))
-        return _Ranked(scored, pending, question, nearest)
+            hits = list(found.hits)
+            found = FoundHits(found.rows, iter(hits))
+            nearest = _nearest(sets, hits[: options.limit], self._vector(request.query))
+        return _Ranked(found, pending, question, nearest)
 
     def _read_times(
         self, sets: Sequence[SetIndex], request: _SearchRequest
@@ -592,20 +597,21 @@ class Searcher:
     ) -> Hits:
         options = request.options
         touch = options.touch and options.at is None
-        scored: Sequence[Scored] = ranked.scored
+        rows, scored = ranked.found
         failure: str | None = None
         if request.reranker is not None:
             most = max(options.limit, candidates_of(request.reranker))
-            scored, failure = self._reranked(request.reranker, scored[:most], drafted, request)
+            best = list(islice(scored, most))
+            ordered, failure = self._reranked(request.reranker, best, drafted, request)
+            rows, scored = [one.row for one in ordered], iter(ordered)
         now = self._clock()
-        rows = [one.row for one in scored]
         if touch and not drafted:
             items = self._item_cache.items(rows, now=now, epoch=self._index.epoch)
         else:
             items = self._from_store(rows, drafted)
         found = (
             ComparedHit(one, item)
-            for one, item in zip(scored, items, strict=True)
+            for one, item in zip(scored, items, strict=False)
             if item and (item.is_lasting or request.admits(item))
         )
         if options.looks_at_changes and (shared := shared_keys(items)):
@@ -636,7 +642,7 @@ class Searcher:
     def _reranked(
         self,
         reranker: Reranker,
-        scored: Sequence[Scored],
+        scored: list[Scored],
         drafted: Mapping[int, StoredItem],
         request: _SearchRequest,
     ) -> tuple[list[Scored], str | None]:

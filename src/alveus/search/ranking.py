@@ -59,7 +59,7 @@ NEAR_SHARE = 0.004
 
 NEAR_LEAST = 800
 ENTITY_FIELDS = ("entities", "subject")
-"""Fields of the metadata that name people, places and things."""
+"""Fields of the metadata that name people, pages_of_hits and things."""
 
 WORDS_COUNT = 1_000
 """Docs of a large set that words choose as candidates."""
@@ -107,6 +107,13 @@ class Scored(NamedTuple):
     relevance: float | None = None
 
 
+class FoundHits(NamedTuple):
+    """What was found, best first: the rows, and the hits, which are made as they are read, once."""
+
+    rows: list[int]
+    hits: Iterator[Scored]
+
+
 @dataclass(slots=True)
 class _Page:
     """The scored docs of one set.
@@ -136,7 +143,8 @@ class Ranking:
         vector: The vector of `question.meaning`. None means a search by words only.
         unread: Whether there is no vector because the embedder does not read the question.
         now: Microseconds since 1970, for recency and decay.
-        allowed: For each set, a mask of the docs that may be found. None means all docs.
+        allowed: For each set, a mask of the docs that may be found; None means all docs. If it is
+            empty, all docs of all sets may be found.
         read: For each set, the time of each doc's last read, for decay; 0 means never. None means
             that no doc was read.
         calibration: Computes the relevance of hits. None means that hits have no relevance.
@@ -150,31 +158,38 @@ class Ranking:
     limit: int
     signals: Signals
     now: int
-    allowed: Sequence[Mask | None] | None = None
+    allowed: Sequence[Mask | None] = ()
     read: Sequence[NDArray[np.int64]] | None = None
     calibration: Calibration | None = None
     everything: bool = False
     unread: bool = False
 
-    def best(self) -> list[Scored]:
+    def best(self) -> FoundHits:
         """Return up to `limit` hits, best first. Hits of equal score are in the order of ids."""
         if self.limit < 1 or not self.sets:
-            return []
+            return FoundHits([], iter(()))
         pages = self._pages()
         entries = _leading(pages, self.limit)
         if len(pages) == 1:
-            return self._judged(_scored(pages[0], entries))
-        hits: dict[_Entry, Scored] = {}
-        for page in pages:
-            page_entries = [entry for entry in entries if entry[2] == page.number]
-            hits.update(zip(page_entries, _scored(page, page_entries), strict=True))
-        return self._judged([hits[entry] for entry in entries])
+            found = _found(pages[0], entries)
+        else:
+            parts = [
+                _found(page, [one for one in entries if one[2] == page.number]) for page in pages
+            ]
+            pages_of_hits = [number for _, _, number, _ in entries]
+            row_iterators = [iter(part.rows) for part in parts]
+            found = FoundHits(
+                [next(row_iterators[at]) for at in pages_of_hits],
+                (next(parts[at].hits) for at in pages_of_hits),
+            )
+        if self.calibration is None or not entries:
+            return found
+        return FoundHits(found.rows, iter(self._judged(list(found.hits), self.calibration)))
 
-    def _judged(self, scored: list[Scored]) -> list[Scored]:
-        """Return *scored* with relevance if a calibration is given, else unchanged."""
-        if self.calibration is None or not scored:
-            return scored
-        calibration = WORDS_ONLY if self.vector is None else self.calibration
+    def _judged(self, scored: Sequence[Scored], calibration: Calibration) -> list[Scored]:
+        """Return *scored* with relevance."""
+        if self.vector is None:
+            calibration = WORDS_ONLY
         terms = telling_terms(self.question.terms)
         words = Bm25(self.sets, terms, self.signals, background=BACKGROUND)
         most = words.most or 1.0
@@ -575,7 +590,7 @@ def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
     return entries[:limit]
 
 
-def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
+def _found(page: _Page, entries: Sequence[_Entry]) -> FoundHits:
     at = np.array([position for _, _, _, position in entries], np.intp)
     docs = at if page.docs is None else page.docs[at]
     names, shares = tuple(page.parts), [part[at] for part in page.parts.values()]
@@ -583,7 +598,8 @@ def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
     ids = [name for _, name, _, _ in entries]
     scores = (page.keys[at] / _UNIT).tolist()
     rows = page.index.row[docs].tolist()
-    return [*map(Scored, repeat(page.number), docs.tolist(), rows, ids, scores, parts)]
+    hits = map(Scored, repeat(page.number), docs.tolist(), rows, ids, scores, parts)
+    return FoundHits(rows, hits)
 
 
 SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1

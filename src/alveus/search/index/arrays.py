@@ -275,6 +275,8 @@ class Texts:
     def at(self, positions: NDArray[np.integer[Any]]) -> list[str]:
         """Return the texts at the given positions."""
         added, size = self._added, self._sealed_size
+        if not size:
+            return list(map(added.__getitem__, positions.tolist()))
         if self._sealed and len(positions) and positions.max() < size:
             return self._sealed.at(positions)
         return [self[at] if at < size else added[at - size] for at in positions.tolist()]

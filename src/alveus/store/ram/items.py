@@ -427,6 +427,8 @@ def _enforce_capacity(set_rows: SetRows, draft: CommitDraft, until: int) -> None
 
 
 def _copied(definition: Definition) -> Definition:
+    if definition.signals is definition.admission is None and type(definition.compaction) is str:
+        return definition  # no part of it can be changed
     signals, compaction, admission = deepcopy(
         (definition.signals, definition.compaction, definition.admission)
     )
