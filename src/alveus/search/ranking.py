@@ -59,7 +59,7 @@ NEAR_SHARE = 0.004
 
 NEAR_LEAST = 800
 ENTITY_FIELDS = ("entities", "subject")
-"""Fields of the metadata that name people, pages_of_hits and things."""
+"""Fields of the metadata that name people, places and things."""
 
 WORDS_COUNT = 1_000
 """Docs of a large set that words choose as candidates."""
