@@ -5,16 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
 from alveus.search import frames
 from alveus.search.changes import FOLLOWS, NOTHING, REPLACES, asked, change
 from alveus.search.frames import reading
-from alveus.values.lazy import data_file
 
-LISTS = data_file("alveus.search", "changes_english.toml")
+LISTS = frames.lists()
 BENCH = Path(__file__).resolve().parents[1] / "bench" / "updating_data"
 
 
@@ -202,66 +200,56 @@ WORDS: dict[str, Callable[[str], Callable[[], object]]] = {
 PHRASES: dict[str, Callable[[str], Callable[[], object]]] = {
     "silent": lambda p: does("The budget is 5", f"The budget is {p} 6"),
     "doubtful": lambda p: read(f"The budget is 5, {p}"),
-    "past": lambda p: lambda: asked(f"What is {p} the budget?"),
+    "asked_past": lambda p: lambda: asked(f"What is {p} the budget?"),
     "several": lambda p: lambda: asked(f"{p} the budget?"),
 }
 
 
 def test_each_list_has_a_reading() -> None:
     """No list is left out below."""
-    assert WORDS.keys() == LISTS["words"].keys()
-    assert PHRASES.keys() == LISTS["phrases"].keys()
+    assert {*WORDS, *PHRASES, "same"} == LISTS.keys()
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_each_word_is_needed(lists: pytest.MonkeyPatch, name: str) -> None:
     """Without it, a text is read otherwise."""
-    words = LISTS["words"][name].split()
+    words = " ".join(LISTS[name]).split()
     assert len(words) == len(set(words))
-    assert _unneeded(lists, LISTS["words"], name, words, " ".join, WORDS[name]) == []
+    assert _unneeded(lists, name, words, WORDS[name]) == []
 
 
 @pytest.mark.parametrize("name", PHRASES)
 def test_each_phrase_is_needed(lists: pytest.MonkeyPatch, name: str) -> None:
     """Without it, a text is read otherwise."""
-    phrases = LISTS["phrases"][name]
-    assert _unneeded(lists, LISTS["phrases"], name, phrases, list, PHRASES[name]) == []
+    assert _unneeded(lists, name, LISTS[name], PHRASES[name]) == []
 
 
 def test_each_way_to_say_the_same_is_needed(lists: pytest.MonkeyPatch) -> None:
     """Without it, a text is read otherwise."""
 
-    def template(pair: tuple[str, str]) -> Callable[[], object]:
+    def template(line: str) -> Callable[[], object]:
+        phrase, _ = line.split(" = ")
         return read(
-            f"The hall {pair[0]} Rome",
-            f"The hall {pair[0]} 5",
-            f"{pair[0]} going with it",
-            "I am 5",
+            f"The hall {phrase} Rome", f"The hall {phrase} 5", f"{phrase} going with it", "I am 5"
         )
 
-    same: list[tuple[str, str]] = [*LISTS["same"].items()]
-    assert _unneeded(lists, LISTS, "same", same, dict, template) == []
-
-
-Entry = TypeVar("Entry", str, tuple[str, str])
+    assert _unneeded(lists, "same", LISTS["same"], template) == []
 
 
 def _unneeded(
     patch: pytest.MonkeyPatch,
-    lists: dict[str, Any],
     name: str,
-    entries: list[Entry],
-    made: Callable[[list[Entry]], object],
-    template: Callable[[Entry], Callable[[], object]],
-) -> list[Entry]:
+    entries: list[str],
+    template: Callable[[str], Callable[[], object]],
+) -> list[str]:
     """Return the entries without which the texts of their template are read as with them."""
-    unneeded: list[Entry] = []
+    unneeded: list[str] = []
     for entry in entries:
         reads = template(entry)
         _forget()
         whole = reads()
         with patch.context() as one:
-            one.setitem(lists, name, made([other for other in entries if other != entry]))
+            one.setitem(LISTS, name, [other for other in entries if other != entry])
             _forget()
             if reads() == whole:
                 unneeded.append(entry)

@@ -9,7 +9,7 @@ Ways to say the same have one form: contractions, "lives in" and "is based in", 
 "is at". A sentence of doubt, condition, denial or wish has no frame, nor has a question. A text in
 a language without rules is read as the row of its words.
 
-The words and phrases of English are in `changes_english.toml`.
+The words and phrases of English are in `frames.txt`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from alveus.values.languages import ENGLISH, language_of
-from alveus.values.lazy import data_file
+from alveus.values.lazy import lists_of
 from alveus.values.words import is_unspaced
 
 LONGEST = 300
@@ -114,32 +114,32 @@ Phrases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 """Phrases by their first word, the longest first, each with the words that it means."""
 
 
-_LISTS = data_file("alveus.search", "changes_english.toml")
-# Read at import: a search of a forked process must not import a module, since another thread may
-# have held the lock of the module when the process was forked.
+@cache
+def lists() -> dict[str, list[str]]:
+    """Return the lines of each list of `frames.txt`, read once."""
+    return lists_of(__file__)
 
 
 class EnglishFrames:
     """The words and phrases of English."""
 
     def __init__(self) -> None:
-        lists = _LISTS
-        words = {name: frozenset(text.split()) for name, text in lists["words"].items()}
+        lines = lists()
+        words = {name: frozenset(" ".join(listed).split()) for name, listed in lines.items()}
         self.words = words
         self.doubts = words["doubts"]
         self.dropped = words["fillers"] | words["adjectives"]
         self.verbs: dict[str, str] = {}
         for name in ("single", "purposes", "others"):
-            for base in lists["words"][name].split():
+            for base in " ".join(lines[name]).split():
                 for form in (base, *_s_forms(base)):
                     self.verbs[form] = base
         self.participles = words["past"] | words["once"]
-        phrases = lists["phrases"]
-        self.same = _phrases(lists["same"].items())
-        self.silent = _phrases((phrase, "") for phrase in phrases["silent"])
-        self.doubtful = _phrases((phrase, "") for phrase in phrases["doubtful"])
-        self.past = _phrases((phrase, "") for phrase in phrases["past"])
-        self.several = _phrases((phrase, "") for phrase in phrases["several"])
+        self.same = _phrases(lines["same"])
+        self.silent = _phrases(lines["silent"])
+        self.doubtful = _phrases(lines["doubtful"])
+        self.past = _phrases(lines["asked_past"])
+        self.several = _phrases(lines["several"])
 
 
 def _s_forms(base: str) -> tuple[str, ...]:
@@ -150,9 +150,10 @@ def _s_forms(base: str) -> tuple[str, ...]:
     return (f"{base}es",) if base.endswith(("s", "sh", "ch", "x", "z", "o")) else (f"{base}s",)
 
 
-def _phrases(pairs: Iterable[tuple[str, str]]) -> Phrases:
+def _phrases(lines: Iterable[str]) -> Phrases:
     found: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
-    for phrase, meaning in pairs:
+    for line in lines:
+        phrase, _, meaning = line.partition(" = ")
         words = tuple(phrase.split())
         found.setdefault(words[0], []).append((words, tuple(meaning.split())))
     for one in found.values():
