@@ -207,7 +207,8 @@ PHRASES: dict[str, Callable[[str], Callable[[], object]]] = {
 
 def test_each_list_has_a_reading() -> None:
     """No list is left out below."""
-    assert {*WORDS, *PHRASES, "same"} == LISTS.keys()
+    rest = {name for name in LISTS if name.startswith("cue_")} | {"denials", "wheres"}
+    assert {*WORDS, *PHRASES, "same"} | rest == LISTS.keys()  # test_cues.py has the rest
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -13,6 +13,7 @@ import pytest
 from alveus import Item, Memory
 from alveus.errors import InvalidInput
 from alveus.memory.keys import KeyMemory
+from alveus.memory.memory_tools import memory_tools
 from alveus.search.superseded import CURRENT, candidates
 from postgres_server import url_for
 
@@ -147,10 +148,29 @@ def test_drafts_replace_what_is_committed(ada: KeyMemory) -> None:
     assert texts(ada.search(WHERE)) == [PORTO]
 
 
+def test_what_says_that_something_changed_is_put_before(ada: KeyMemory) -> None:
+    """The later text first; the earlier one stays a hit, also behind texts without a cue."""
+    has, sold = "I have a red Mazda.", "I sold the Mazda."
+    ada.add_many([on(1, has), on(2, sold), on(3, "The red bus is late."), on(4, "Sold!")])
+    question = "Do I have a red Mazda?"
+    assert texts(ada.search(question, valid_at="any"))[0] == has
+    hits = ada.search(question)
+    assert texts(hits)[:2] == [sold, has]
+    assert hits[0].supersedes == ()
+    assert hits[0].parts[CURRENT] > 0
+    assert texts(ada.search(question, valid_at=DAY + timedelta(days=1)))[0] == has
+    ada.set("others").add_many([on(1, has, speaker="Ben"), on(2, sold, speaker="Kim")])
+    assert texts(ada.set("others").search(question))[0] == has
+
+
 def test_a_prompt_holds_what_is_current(ada: KeyMemory) -> None:
     """And with "show" what is outdated too."""
     ada.add_many([on(1, LISBON), on(2, PORTO)])
-    assert "Lisbon" not in ada.context(WHERE, budget_tokens=500).text
+    made = ada.context(WHERE, budget_tokens=500)
+    assert "Lisbon" not in made.text
+    (folded,) = [piece for piece in made.why if piece.text == LISBON]
+    assert not folded.shown
+    assert folded.reason.endswith("replaces it: it says so later")
     shown = ada.context(WHERE, budget_tokens=500, superseded="show").text
     assert "Lisbon" in shown
     assert "Porto" in shown
@@ -164,6 +184,19 @@ def test_a_wrong_value_is_refused(ram: Memory, wrong: Any) -> None:
     for call in (ada.search, ada.set("notes").search, ada.conversation("c").search, ada.context):
         with pytest.raises(InvalidInput, match=problem):
             call(WHERE, superseded=wrong)
+
+
+def test_a_tool_shows_what_is_outdated_if_it_is_asked_to(ada: KeyMemory) -> None:
+    """By recall and by context."""
+    ada.add_many([on(1, LISBON), on(2, PORTO)])
+    tools = memory_tools(ada, only=["recall", "context"])
+    for name in ("recall", "context"):
+        folded, shown = (
+            tools.call(name, {"query": WHERE, **how}).text for how in ({}, {"superseded": "show"})
+        )
+        assert "Lisbon" not in folded
+        assert "Lisbon" in shown
+        assert tools.call(name, {"query": WHERE, "superseded": "hide"}).is_error
 
 
 NOUNS = ("budget", "deadline", "colour", "city")

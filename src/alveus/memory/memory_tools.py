@@ -36,6 +36,7 @@ from alveus.memory.blocks import CHARACTERS, STANDARD, Blocks
 from alveus.memory.keys import KeyMemory, KeySets
 from alveus.memory.prompt import ALL, All, Context
 from alveus.memory.prompt.quoting import quoted, quoted_value
+from alveus.search.superseded import Superseded
 from alveus.sets import MemorySet
 from alveus.sets.set_options import ItemFields
 from alveus.store.items import Item
@@ -217,7 +218,12 @@ class ToolOwner(Protocol):
         ...
 
     def context(
-        self, query: str | None, *, budget_tokens: int, blocks: Sequence[str] | All | None
+        self,
+        query: str | None,
+        *,
+        budget_tokens: int,
+        blocks: Sequence[str] | All | None,
+        superseded: Superseded,
     ) -> Context:
         """Return a prompt for *query*."""
         ...
@@ -454,16 +460,20 @@ class MemoryTools:
 
         return self._change(call_id, add)
 
-    def _recall(self, query: str, limit: int = 5) -> ToolAnswer:
-        hits = self._owner.long_term_memory.search(query, limit=limit)
+    def _recall(self, query: str, limit: int = 5, superseded: Superseded = "fold") -> ToolAnswer:
+        hits = self._owner.long_term_memory.search(query, limit=limit, superseded=superseded)
         if not hits:
             return ToolAnswer("Nothing is remembered about that.")
         lines = [f"Found {len(hits)}, the best first. {_DATA}"]
         lines += [self._line(hit.item) for hit in hits]
         return ToolAnswer("\n".join(lines), ids=[self._shown_id(hit.item) for hit in hits])
 
-    def _context(self, query: str, budget_tokens: int = CONTEXT_TOKENS) -> ToolAnswer:
-        made = self._owner.context(query, budget_tokens=budget_tokens, blocks=ALL)
+    def _context(
+        self, query: str, budget_tokens: int = CONTEXT_TOKENS, superseded: Superseded = "fold"
+    ) -> ToolAnswer:
+        made = self._owner.context(
+            query, budget_tokens=budget_tokens, blocks=ALL, superseded=superseded
+        )
         ids = {
             f"{piece.set_name}/{name}" for piece in made.why if piece.shown for name in piece.ids
         }

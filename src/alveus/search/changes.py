@@ -35,6 +35,7 @@ from alveus.search.frames import (
     matching,
     split_words,
 )
+from alveus.values.words import terms
 
 LONGEST_VALUE = 8
 """Most words in which two texts of one frame may differ."""
@@ -55,10 +56,12 @@ class Question(NamedTuple):
     Attributes:
         is_past: Whether it asks for something that happened, by "did" or "was".
         words: Its words, in lower case.
+        terms: The terms that are searched for it.
     """
 
     is_past: bool
     words: frozenset[str]
+    terms: frozenset[int]
 
 
 def change(old: Reading, new: Reading, question: Question | None = None) -> int:
@@ -331,4 +334,5 @@ def asked(question: str) -> Question | None:
             return None
     if _YEAR.search(question):
         return None
-    return Question(not {"did", "was", "were", "had"}.isdisjoint(lower), frozenset(lower))
+    is_past = not {"did", "was", "were", "had"}.isdisjoint(lower)
+    return Question(is_past, frozenset(lower), frozenset(terms(question)))

@@ -140,6 +140,15 @@ class EnglishFrames:
         self.doubtful = _phrases(lines["doubtful"])
         self.past = _phrases(lines["asked_past"])
         self.several = _phrases(lines["several"])
+        self.cues = {
+            name.removeprefix("cue_"): _phrases(given)
+            for name, given in lines.items()
+            if name.startswith("cue_")
+        }
+        self.cue_begins = frozenset[str]().union(*self.cues.values())
+        self.object_ends = frozenset[str]().union(
+            *(words[name] for name in ("links", "adjuncts", "openings", "passing", "owners"))
+        )
 
 
 def _s_forms(base: str) -> tuple[str, ...]:
@@ -368,7 +377,7 @@ def _row(sentence: str) -> list[Word]:
     """
     found = split_words(sentence)
     lower = [word.lower() for word in found]
-    if _is_doubtful(found, lower):
+    if is_doubtful(found, lower):
         return []
     row: list[Word] = []
     at = 0
@@ -377,14 +386,23 @@ def _row(sentence: str) -> list[Word]:
     return [] if at < 0 else row
 
 
-def _is_doubtful(found: Sequence[str], lower: Sequence[str]) -> bool:
+def is_doubtful(
+    found: Sequence[str], lower: Sequence[str], *, but: frozenset[str] = frozenset()
+) -> bool:
+    """Return whether words say what is not sure, is wished or is denied.
+
+    Args:
+        lower: The words in lower case.
+        but: Words that are not looked at, and no phrase begins with.
+    """
     rules = english()
     if not rules.doubts.isdisjoint(lower) and any(
-        word in rules.doubts and not is_in_name(found, at) for at, word in enumerate(lower)
+        word in rules.doubts and word not in but and not is_in_name(found, at)
+        for at, word in enumerate(lower)
     ):
         return True
     return not rules.doubtful.keys().isdisjoint(lower) and any(
-        matching(rules.doubtful, lower, at) is not None and not is_in_name(found, at)
+        matching(rules.doubtful, lower, at) and lower[at] not in but and not is_in_name(found, at)
         for at in range(len(lower))
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal
 
+from alveus.search.cues import Cue, cue_of
 from alveus.search.frames import Reading, reading
 from alveus.store import Finder, ItemRecord, Scope, SetRef, StoredItem
 from alveus.store.items import ITEM_FIELDS, Hit, Hits, Item
@@ -44,6 +45,7 @@ class CachedItem:
         first: The row of the item's first version.
         is_lasting: Whether the item never expires and is always valid.
         says: What the text of the item says; False if it was not read yet.
+        changes: What the text says has changed; False if it was not read yet.
         value: The value's JSON. None means that the value is a scalar, which can be shared.
         metadata: The metadata's JSON. None means that it contains only scalars, so a copy is
             enough.
@@ -56,13 +58,24 @@ class CachedItem:
     value: str | None
     metadata: str | None
     says: Reading | Literal[False] | None = False
+    changes: Cue | Literal[False] | None = False
+
+    @property
+    def text(self) -> str | None:
+        """The text of the item."""
+        return self.fields[_TEXT]
 
     def reading(self) -> Reading | None:
         """Return what the text of the item says; it is read once."""
         if self.says is False:
-            text = self.fields[_TEXT]
-            self.says = None if text is None else reading(text)
+            self.says = None if self.text is None else reading(self.text)
         return self.says
+
+    def cue(self) -> Cue | None:
+        """Return what the text of the item says has changed; it is read once."""
+        if self.changes is False:
+            self.changes = None if self.text is None else cue_of(self.text)
+        return self.changes
 
     def item(self) -> Item:
         """Return the item. It shares no mutable object with any other."""

@@ -5,7 +5,7 @@ group, so the latest stands first and the earlier ones follow it. No hit loses a
 other hits keep their order. What a hit gains is the part `CURRENT` of its score.
 
 Only items of one set that one speaker said are compared, and only if no field of their metadata
-sets them apart. `changes.py` says when one text replaces another.
+sets them apart. X
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from alveus.search.changes import NOTHING, REPLACES, Question, asked, change
+from alveus.search.cues import can_be_outdated, makes_outdated
 from alveus.search.frames import Key, Reading
 from alveus.search.item_cache import CachedItem
 from alveus.search.ranking import Scored
@@ -39,6 +40,10 @@ def candidates(limit: int) -> int:
     return max(LEAST_CANDIDATES, min(3 * limit, limit + MOST_MORE))
 
 
+CUE: Key = ("", "")
+"""Stands for the items that say that something changed, which need no key; see `cues.py`."""
+
+
 class ComparedHit(NamedTuple):
     """A hit with its item, and the earlier items that it replaces."""
 
@@ -57,7 +62,7 @@ class _Said(NamedTuple):
 
     at: int
     item: Item
-    read: Reading
+    read: Reading | None
     order: tuple[int, int]
 
 
@@ -72,7 +77,12 @@ def current_first(
         fold: Whether replaced hits move into `supersedes` of the hit that replaces them.
     """
     question = asked(query)
-    groups = [] if question is None else _groups(_pairs(hits, shared, until), question)
+    if question is None:
+        return hits
+    taken = set[int]()
+    groups = _groups(_pairs(hits, shared, until), question, taken) if shared - {CUE} else []
+    if CUE in shared:
+        groups += _cued_groups(hits, question, until, taken)
     if not groups:
         return hits
     found: list[ComparedHit | None] = list(hits)
@@ -85,10 +95,17 @@ def current_first(
 
 
 def shared_keys(items: Sequence[CachedItem | None]) -> set[Key]:
-    """Return the keys under which several items can be compared; for most searches none."""
+    """Return the keys under which several items can be compared; for most searches none.
+
+    `CUE` is among them if an item says that something changed.
+    """
     seen, shared = set[Key](), set[Key]()
     for item in items:
-        read = None if item is None or item.says is None else item.reading()
+        if item is None:
+            continue
+        if item.changes is not None and item.cue() is not None:
+            shared.add(CUE)
+        read = None if item.says is None else item.reading()
         if read is not None:
             for key in read.keys:
                 (shared if key in seen else seen).add(key)
@@ -125,9 +142,9 @@ def _pairs(hits: Sequence[ComparedHit], shared: set[Key], until: int) -> list[li
     return [sorted(said, key=attrgetter("order"), reverse=True) for said in by_key.values()]
 
 
-def _groups(lists: Sequence[list[_Said]], question: Question) -> list[_Group]:
+def _groups(lists: Sequence[list[_Said]], question: Question, taken: set[int]) -> list[_Group]:
+    """Return the groups of items that replace each other; their positions get into *taken*."""
     groups: list[_Group] = []
-    taken: set[int] = set()
     for said in lists:
         rest = [one for one in said if one.at not in taken]
         while len(rest) > 1:
@@ -146,8 +163,51 @@ def _groups(lists: Sequence[list[_Said]], question: Question) -> list[_Group]:
     return groups
 
 
+def _cued_groups(
+    hits: Sequence[ComparedHit], question: Question, until: int, taken: set[int]
+) -> list[_Group]:
+    """Return the groups of an item with a cue and the earlier good hits that it makes outdated."""
+    least, groups = hits[0].scored.score / 2, list[_Group]()
+    good = [
+        at
+        for at, hit in enumerate(hits)
+        if hit.scored.score >= least and can_be_outdated(hit.cached.text or "", question)
+    ]
+    if not good:
+        return groups
+    cued = [_cued(hits, at) for at, hit in enumerate(hits) if hit.cached.cue() is not None]
+    for latest in sorted(cued, key=attrgetter("order"), reverse=True):
+        if latest.at in taken or latest.order[0] > until:
+            continue
+        text = latest.item.text or ""
+        said = [
+            _cued(hits, at)
+            for at in good
+            if at not in taken and makes_outdated(text, hits[at].cached.text or "", question)
+        ]
+        earlier = [
+            one
+            for one in said
+            if one.order[0] < latest.order[0]
+            and one.item.set_name == latest.item.set_name
+            and _is_same_source(one.item, latest.item)
+        ]
+        if earlier:
+            earlier.sort(key=attrgetter("order"), reverse=True)
+            groups.append(_Group([latest, *earlier], [False] * (1 + len(earlier))))
+            taken.update(one.at for one in groups[-1].items)
+    return groups
+
+
+def _cued(hits: Sequence[ComparedHit], at: int) -> _Said:
+    item = hits[at].cached.item()
+    return _Said(at, item, None, (microseconds(item.time), hits[at].scored.row))
+
+
 def _change(old: _Said, new: _Said, question: Question) -> int:
     if old.at == new.at or not _is_same_source(old.item, new.item):
+        return NOTHING
+    if old.read is None or new.read is None:
         return NOTHING
     return change(old.read, new.read, question)
 

@@ -96,7 +96,8 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
     choice.make(candidates, room, limits)
     unnamed = reader.unnamed_exact_values()
     absent = choice.explain_absence(found, has_unnamed=bool(unnamed))
-    return choice.context([*absent, *unnamed, *conversation.left_out], found.values())
+    left_out = [*absent, *unnamed, *conversation.left_out, *reader.outdated(found)]
+    return choice.context(left_out, found.values())
 
 
 # --- choosing pieces --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import chain, islice
@@ -288,6 +288,17 @@ class PromptSources:
             return self._by_worth(hits, found)
         return _withheld(hits, found, _too_low(hits, request.min_score))
 
+    def outdated(self, found: Mapping[Searched, Found]) -> list[Piece]:
+        """Return the pieces of items that a later hit replaces, which are not shown."""
+        return [
+            item_piece(
+                part, self._shown(old), reason=f"{hit.item.id} replaces it: it says so later"
+            )
+            for part, one in found.items()
+            for hit in one.hits[: self._limit]
+            for old in hit.supersedes
+        ]
+
     def _by_worth(self, hits: Hits, found: Sequence[PromptCandidate]) -> Found:
         """Return candidates with as many tokens as the margin of the query allows.
 
@@ -400,7 +411,7 @@ class PromptSources:
         self, part: Part, item: Item, rank: int, hit: Hit | None = None
     ) -> PromptCandidate:
         request = self._request
-        shown = item if request.secrets == "show" else masked_item(item)
+        shown = self._shown(item)
         time = shown.time if request.details == "hide" else None
         return PromptCandidate(
             item_piece(part, shown, rank=rank, hit=hit),
@@ -409,6 +420,9 @@ class PromptSources:
             refs=frozenset({(shown.set_name, shown.id)}),
             hit=hit and replace(hit, item=shown),
         )
+
+    def _shown(self, item: Item) -> Item:
+        return item if self._request.secrets == "show" else masked_item(item)
 
     def _fit_whole(self, found: Sequence[PromptCandidate], margin: float | None) -> bool:
         """Decide by size and the query's margin whether to show all candidates; return the answer.
