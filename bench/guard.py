@@ -1,14 +1,14 @@
 """What the gate of a set holds back: orders to the agent, secrets and rights that nobody gave.
 
     python bench/guard.py [--half looked | kept | all] [--cases] [--json]
-                          [--package FOLDER] [--locomo FILE] [--export FILE]
+                          [--package FOLDER] [--locomo FILE] [--export FILE] [--pages FOLDER]
 
 The sets are of `Secrets()`, `Injection()` and `Size(max_chars=10_000)`. Measured are the attacks
 and the harmless texts of `guard_data`, which were written by hand and split at random in halves
 (`--cases` prints each miss of the half that may be looked at); with `--package` the grade by
 OWASP's Agent Memory Security Benchmark (`agent_memory_guard.bench`, Apache-2.0), from the folder
-that its wheel was unpacked in; and the share of the turns of LoCoMo, or of the users' messages of
-an export, that are held, with the first of them.
+that its wheel was unpacked in; and the share of the turns of LoCoMo, of the users' messages of an
+export, or of the paragraphs of Markdown files, that are held, with the first of them.
 
 In OWASP's benchmark a memory is written and read by key, as `Item(value={key: text}, text=text)`.
 What comes from a tool has the role "tool".
@@ -140,6 +140,13 @@ def locomo(file: Path) -> Iterator[tuple[str, str | None]]:
                 yield turn.text, "user"
 
 
+def pages(folder: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield the paragraphs of the Markdown files in a folder."""
+    for file in sorted(folder.rglob("*.md")):
+        text = file.read_text(encoding="utf-8", errors="replace")
+        yield from ((part, "page") for part in text.split("\n\n") if part.strip())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what *arguments* (default: the command line) ask for."""
     asked = _parser().parse_args(arguments)
@@ -153,6 +160,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += owasp(asked.package)
         if asked.locomo is not None:
             found += held("LoCoMo", locomo(asked.locomo), gate, missed.append)
+            as_pages = ((text, "page") for text, _ in locomo(asked.locomo))
+            found += held("LoCoMo, as if from a page", as_pages, gate, missed.append)
+        if asked.pages is not None:
+            found += held("pages", pages(asked.pages), gate, missed.append)
         if asked.export is not None:
             found += held("export", export(asked.export, memory), gate, missed.append)
     if asked.cases:
@@ -172,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each figure")
     parser.add_argument("--package", type=Path, help="the unpacked wheel of agent-memory-guard")
     parser.add_argument("--locomo", type=Path, help="conversations as lines of JSON")
+    parser.add_argument("--pages", type=Path, help="a folder of Markdown files, as pages read")
     parser.add_argument("--export", type=Path, help="a file of messages that alveus import reads")
     return parser
 

@@ -29,9 +29,9 @@ NOTHING = "(?!)"
 
 
 def found_by(group: PhraseGroup, text: str) -> set[str]:
-    """The families of a group of which a text has a phrase."""
+    """The families of a group of which a text has a phrase; those for tools apart."""
     return {
-        family.name
+        f"{family.name}{' of a tool' if family.only_quoted else ''}"
         for form in forms(text)
         if group.may_be_in(form)
         for family in group.families

@@ -36,8 +36,17 @@ _QUOTES = re.compile(
 )
 
 
-def injections(text: str) -> Iterator[str]:
-    """Yield the families of phrases in *text*, each once."""
+QUOTED = frozenset({"tool", "function", "agent", "document", "page", "web"})
+"""Roles of texts that only report: an order in such a text is no wish of the user."""
+
+
+def injections(text: str, *, role: str | None = None) -> Iterator[str]:
+    """Yield the families of phrases in *text*, each once.
+
+    Args:
+        role: The role of who said it. In a text with one of the roles `QUOTED`, orders count that
+            a user may give.
+    """
     yielded = set[str]()
     for form in forms(text):
         examples = Examples(form)
@@ -45,7 +54,9 @@ def injections(text: str) -> Iterator[str]:
             if not group.may_be_in(form):
                 continue
             for family in group.families:
-                if family.name not in yielded and _has(form, family, examples):
+                if family.name in yielded or (family.only_quoted and role not in QUOTED):
+                    continue
+                if _has(form, family, examples):
                     yielded.add(family.name)
                     yield family.name
 
@@ -127,11 +138,13 @@ class PhraseFamily:
     Attributes:
         patterns: Regular expressions that contain names of word lists.
         deeds: One of these patterns must follow the phrase. If empty, the phrase alone is enough.
+        only_quoted: Whether the phrases count only in texts with one of the roles `QUOTED`.
     """
 
     name: str
     patterns: tuple[str, ...]
     deeds: tuple[str, ...] = ()
+    only_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +187,10 @@ class AttackPhrases:
         hide: Do not tell the user.
         reveal: Show the system prompt.
         answer: To answer, as an order: after a new instruction that is valid from now on.
+        give: To send, to tell.
+        secrets: Passwords, credentials, card numbers.
+        every: Every, all, of the user: whose secrets.
+        oblige: You must, always recommend; in what a tool says.
         needs: Parts of words, separated by ``_``. A text without any of these parts has no phrase
             of the language.
         spaced: Whether spaces separate words.
@@ -190,6 +207,10 @@ class AttackPhrases:
     hide: str
     reveal: str
     answer: str
+    give: str
+    secrets: str
+    every: str
+    oblige: str
     needs: str
     spaced: bool = True
 
@@ -228,6 +249,9 @@ def english_groups() -> Iterator[PhraseGroup]:
     orders = read["orders"]
     phrases = PhraseFamily(ORDERS, tuple(orders["announcements"]), tuple(orders["deeds"]))
     yield PhraseGroup(_words(orders["needs"]), (phrases,))
+    quoted = read["quoted"]
+    phrases = PhraseFamily(ORDERS, tuple(quoted["phrases"]), only_quoted=True)
+    yield PhraseGroup(_words(quoted["needs"]), (phrases,))
 
 
 def language_group(words: AttackPhrases) -> PhraseGroup:
@@ -248,14 +272,28 @@ def language_group(words: AttackPhrases) -> PhraseGroup:
     # First a new instruction and a colon; then a lasting order to answer in some way.
     lasting = f"{frame}(?<=[:\\uff1a])[^\\n]{{0,20}}?{frame}"
     rule = f"{lasting}[^.!?\\n\u3002]{{0,60}}?{edge}(?:{words.answer})"
+    # In one sentence, in any order: languages differ in it.
+    leak = _together(edge, frame, words.give, words.secrets, words.every)
+    obliged = _together(edge, frame, words.oblige)
     families = (
         PhraseFamily("sets instructions aside", aside),
         PhraseFamily("lifts limits", (phrase(words.no_longer, words.persona),)),
-        PhraseFamily(ORDERS, (unaccented(order), unaccented(rule))),
+        PhraseFamily(ORDERS, (unaccented(order), unaccented(rule), leak)),
+        PhraseFamily(ORDERS, (obliged,), only_quoted=True),
         PhraseFamily("keeps it from the user", (phrase(words.hide),)),
         PhraseFamily("asks for the prompt", (phrase(words.reveal),)),
     )
     return PhraseGroup(tuple(unaccented(need) for need in words.needs.split("_")), families)
+
+
+def _together(edge: str, frame: str, *parts: str) -> str:
+    """Return a pattern for the start of a sentence that has all parts, and does not forbid them."""
+    within = r"[^.!?\n\u3002]{0,160}?"
+    lists = data_file(PACKAGE, "injection_guards.toml")
+    forbids = "|".join((rf"\b(?:{'|'.join(lists['forbids'])})\b", *lists["forbids_joined"]))
+    wanted = "".join(f"(?={within}{edge}(?:{part}))" for part in parts)
+    pattern = rf"(?:^|(?<=[.!?:\n\u3002]))(?={within}{frame}){wanted}(?!{within}(?:{forbids}))[^\n]"
+    return unaccented(pattern)
 
 
 def _words(listed: str) -> tuple[str, ...]:

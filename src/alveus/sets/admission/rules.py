@@ -500,6 +500,10 @@ class Secrets(BundledRule):
 class Injection(BundledRule):
     """Rule against phrases that command the agent that reads the item.
 
+    What only reports commands nobody: in an item with the role "tool", "function", "agent",
+    "document", "page" or "web", or with the metadata "source" or "url" that is a URL, orders are
+    found that a user may give.
+
     Attributes:
         verdict: "quarantine" or "reject".
     """
@@ -512,10 +516,21 @@ class Injection(BundledRule):
         """See `Rule.judge`."""
         from alveus.sets.admission.injection import injections
 
-        found = next(injections(candidate.everything), None)
+        role = candidate.record.role
+        if _is_from_page(candidate.passed.metadata):
+            role = "page"
+        found = next(injections(candidate.everything, role=role), None)
         if found is None:
             return ACCEPT
         return Verdict(self.verdict, f"a phrase in it {found}", self.name)
+
+
+def _is_from_page(metadata: Mapping[str, object]) -> bool:
+    """Return whether an item says that a web page is its source."""
+    return any(
+        isinstance(metadata.get(name), str) and "://" in str(metadata[name])
+        for name in ("source", "url")
+    )
 
 
 _WORD = re.compile("[^\\W_]+(?:['\u2019.,:][^\\W_]+)*")

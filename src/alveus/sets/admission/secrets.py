@@ -209,8 +209,17 @@ def known_formats(text: str) -> Iterator[SecretSpan]:
             continue
         for found in _compiled(pattern).finditer(text):
             group = found.lastindex or 0
-            if not is_placeholder(found[group]):
+            if not is_placeholder(found[group]) or _is_in_use(text, found[group], found.end()):
                 yield SecretSpan(found.start(group), found.end(group), kind)
+
+
+def _is_in_use(text: str, value: str, end: int) -> bool:
+    """Return whether a text says that the key of a manual, up to *end*, is one of an account."""
+    return (
+        "EXAMPLE" in value
+        and not is_placeholder(value.replace("EXAMPLE", ""))
+        and (_pattern("in_use").match(text, end) is not None)
+    )
 
 
 def private_keys(text: str) -> Iterator[SecretSpan]:
