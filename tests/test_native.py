@@ -88,7 +88,7 @@ def compare_languages(compiled, text):
             patch.setattr(languages, "NATIVE", module)
             guesses.add(languages.language_of(text))
     assert len(guesses) == 1, (text, guesses)
-    return compiled.guess_language(text, languages._known_languages(compiled)) is None
+    return compiled.guess_language(text, languages.known_languages(compiled)) is None
 
 
 def compare_rows(compiled, texts):
@@ -119,6 +119,31 @@ def test_compiled_code_guesses_the_same_language(compiled, text):
     """The language is that of Python for any text."""
     if compiled is not None:
         compare_languages(compiled, text)
+
+
+def test_texts_of_several_languages_are_read_together(compiled, monkeypatch):
+    """Those whose words are cut have the beginnings too, and do not slow down the others."""
+    texts = [
+        "Ich wohne seit vielen Jahren in Hamburg.",
+        "I live in Porto.",
+        "Мы живём",
+        "été à Paris",
+    ]
+    monkeypatch.setattr(words, "NATIVE", compiled)
+    found = words.analyse_texts(texts, [{}] * 4, "caption", [[99]] * 4)
+    if compiled is not None:
+        assert [*zip(*found[1:], strict=True)] == [words._analyse(text, [99]) for text in texts]
+        in_python = []
+        known = words._known_words(compiled)
+        compiled.read_texts(
+            texts[:2],
+            [{}] * 2,
+            "",
+            [[]] * 2,
+            known,
+            lambda text, _: in_python.append(text) or (b"", 0, 0),
+        )
+        assert in_python == texts[:1]
 
 
 def test_compiled_code_guesses_languages_of_words(compiled):
@@ -303,35 +328,42 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
     )
     one, two, four = (np.zeros(size, np.float32) for size in (1, 2, 4))
     codes, counts = np.zeros((2, 3, 4), np.uint64), np.zeros(8, np.uint16)
-    none, no_terms = (frozenset(), frozenset()), lambda _: (["x"], 0, 0)
+    listed, no_terms = compiled.listed_words([]), lambda _: (["x"], 0, 0)
+    none, nobody, last = (frozenset(), frozenset(), listed), frozenset(), (listed, len, bool)
     code, known = codes[0, :, 0].copy(), words._known_words(compiled)
     calls = [
         (compiled.analyse, ("a", (), {}), TypeError),
-        (compiled.known_words, (frozenset(), frozenset()), TypeError),
-        (compiled.known_words, (frozenset(), set(), len), TypeError),
-        (compiled.analyse, ("é", [], compiled.known_words(*none, len)), TypeError),
-        (compiled.analyse, ("é", [], compiled.known_words(*none, list)), TypeError),
-        (compiled.analyse, ("é", [], compiled.known_words(*none, no_terms)), TypeError),
+        (compiled.known_words, (nobody, nobody), TypeError),
+        (compiled.known_words, (nobody, nobody, {}, len, bool), ValueError),
+        (compiled.analyse, ("éé", [], compiled.known_words(*none, len, int)), ValueError),
+        (compiled.known_words, (nobody, set(), *last), TypeError),
+        (compiled.analyse, ("é", [], compiled.known_words(*none, len, str.isdecimal)), TypeError),
+        (compiled.analyse, ("é", [], compiled.known_words(*none, list, str.isdecimal)), TypeError),
+        (
+            compiled.analyse,
+            ("é", [], compiled.known_words(*none, no_terms, str.isdecimal)),
+            TypeError,
+        ),
         (compiled.analyse, ("a", []), TypeError),
         (compiled.analyse, (b"a", [], known), TypeError),
         (compiled.analyse, ("a", ["x"], known), TypeError),
         (compiled.analyse, ("a", [], {}), ValueError),
-        (compiled.known_words, (frozenset({""}), frozenset(), len), TypeError),
-        (compiled.known_words, (frozenset({"x" * 35}), frozenset(), len), TypeError),
-        (compiled.known_words, (frozenset({1}), frozenset(), len), TypeError),
-        (compiled.known_words, (frozenset({"\ud800"}), frozenset(), len), TypeError),
-        (compiled.known_words, (frozenset(map(str, range(300))), frozenset(), len), TypeError),
-        (compiled.known_languages, ({},), TypeError),
-        (compiled.known_languages, ([("a", 1, 0)] * 3000,), TypeError),
-        (compiled.known_languages, (["a"],), TypeError),
-        (compiled.known_languages, ([("a", 1)],), TypeError),
-        (compiled.known_languages, ([("", 1, 0)],), TypeError),
-        (compiled.known_languages, ([("longer", 1, 1)],), TypeError),
-        (compiled.known_languages, ([("x" * 19, 1, 0)],), TypeError),
-        (compiled.known_languages, ([("\ud800", 1, 0)],), UnicodeEncodeError),
+        (compiled.known_words, (frozenset({""}), nobody, *last), TypeError),
+        (compiled.known_words, (frozenset({"x" * 35}), nobody, *last), TypeError),
+        (compiled.known_words, (frozenset({1}), nobody, *last), TypeError),
+        (compiled.known_words, (frozenset({"\ud800"}), nobody, *last), TypeError),
+        (compiled.known_words, (frozenset(map(str, range(300))), nobody, *last), TypeError),
+        (compiled.listed_words, ({},), TypeError),
+        (compiled.listed_words, ([("a", 1, 0)] * 3000,), TypeError),
+        (compiled.listed_words, (["a"],), TypeError),
+        (compiled.listed_words, ([("a", 1)],), TypeError),
+        (compiled.listed_words, ([("", 1, 0)],), TypeError),
+        (compiled.listed_words, ([("longer", 1, 1)],), TypeError),
+        (compiled.listed_words, ([("x" * 19, 1, 0)],), TypeError),
+        (compiled.listed_words, ([("\ud800", 1, 0)],), UnicodeEncodeError),
         (compiled.guess_language, ("a",), TypeError),
         (compiled.guess_language, ("a", {}), ValueError),
-        (compiled.guess_language, (b"a", compiled.known_languages([])), TypeError),
+        (compiled.guess_language, (b"a", compiled.listed_words([])), TypeError),
         (compiled.read_texts, (["a"], [{}], "c", [], known), TypeError),
         (compiled.read_texts, (["a"], [], "c", [], known, len), TypeError),
         (compiled.read_texts, (["a"], ({},), "c", [], known, len), TypeError),

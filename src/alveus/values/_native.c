@@ -30,8 +30,8 @@ Nothing is kept between calls but what was met in texts. */
 
 #include "_c/codes.h"
 #include "_c/pieces.h"
-#include "_c/words.h"
 #include "_c/languages.h"
+#include "_c/words.h"
 #include "_c/json.h"
 #include "_c/plain.h"
 #include "_c/records.h"
@@ -40,7 +40,7 @@ Nothing is kept between calls but what was met in texts. */
 static PyMethodDef functions[] = {
     {"known_words", (PyCFunction)(void (*)(void))known_words, METH_FASTCALL, known_words_doc},
     {"analyse", (PyCFunction)(void (*)(void))analyse, METH_FASTCALL, analyse_doc},
-    {"known_languages", known_languages, METH_O, known_languages_doc},
+    {"listed_words", listed_words, METH_O, listed_words_doc},
     {"guess_language", (PyCFunction)(void (*)(void))guess_language, METH_FASTCALL, guess_language_doc},
     {"vocabulary", (PyCFunction)(void (*)(void))vocabulary, METH_FASTCALL, vocabulary_doc},
     {"pieces", (PyCFunction)(void (*)(void))pieces, METH_FASTCALL, pieces_doc},

@@ -16,7 +16,9 @@ class Native(Protocol):
         self,
         stop: frozenset[str],
         temporal: frozenset[str],
+        languages: object,
         others: Callable[[str], tuple[list[int], int, int] | None],
+        has_endings: Callable[[str], bool],
         /,
     ) -> object: ...
     # See `words.analyse_with`.
@@ -24,7 +26,7 @@ class Native(Protocol):
         self, text: str, context_terms: list[int], known_words: object, /
     ) -> tuple[bytes, int, int] | None: ...
     # Listed words, each with a bit for each language that lists it, and its kind.
-    def known_languages(self, words: list[tuple[str, int, int]], /) -> object: ...
+    def listed_words(self, words: list[tuple[str, int, int]], /) -> object: ...
     # See `languages.language_of`. The number is the language's bit, -1 for no known language.
     def guess_language(self, text: str, known_languages: object, /) -> int | None: ...
     # See `words.analyse_texts`. `in_python` reads a text that `analyse` leaves to Python.

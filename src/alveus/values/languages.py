@@ -205,7 +205,7 @@ def language_of(text: str) -> str | None:
     `_SURE_WORDS` between spaces is English without a guess.
     """
     if NATIVE is not None:
-        found = NATIVE.guess_language(text, _known_languages(NATIVE))
+        found = NATIVE.guess_language(text, known_languages(NATIVE))
         if found is not None:
             return None if found < 0 else _votes().languages[found]
     elif text.isascii() and len(text) <= READ and not _SURE_WORDS.isdisjoint(text.split(" ")[1:-1]):
@@ -288,7 +288,8 @@ def _votes() -> _Votes:
 
 
 @lru_cache(maxsize=1)
-def _known_languages(native: Native) -> object:
+def known_languages(native: Native) -> object:
+    """Return the listed words for the C extension."""
     listed = [(word, bits, 0) for word, bits in _votes().listed() if word.isascii()]
     kinds = [(word, 0, 1) for word in _NAMES] + [(word, 0, 2) for word in _SURE_WORDS]
-    return native.known_languages(listed + kinds)
+    return native.listed_words(listed + kinds)

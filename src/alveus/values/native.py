@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alveus.values._native import Native
 
 FUNCTIONS = (
-    *("known_words", "analyse", "known_languages", "guess_language"),
+    *("known_words", "analyse", "listed_words", "guess_language"),
     *("vocabulary", "pieces", "add_pieces"),
     *("quantise", "differing", "compact", "read_texts"),
     *("holds_text", "columns", "learn"),

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.values.forks import FORKS
-from alveus.values.languages import has_endings, language_of
+from alveus.values.languages import has_endings, known_languages, language_of
 from alveus.values.lazy import words_of
 from alveus.values.native import NATIVE
 from alveus.values.phrases import temporal_words
@@ -222,12 +222,11 @@ def analyse_with(
     """Return the fields of the `TextTerms` of a text, given the result of `context_terms`."""
     if caption:
         context_terms = _terms_of(_tokenize(_image(caption))[0]) + context_terms
-    cut = has_endings(text)
-    if NATIVE is not None and not cut:
+    if NATIVE is not None:
         found = NATIVE.analyse(text, context_terms, _known_words(NATIVE))
         if found is not None:
             return found
-    return _analyse(text, context_terms, cut=cut)
+    return _analyse(text, context_terms)
 
 
 def analyse_texts(
@@ -235,8 +234,8 @@ def analyse_texts(
 ) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
     """Return the wire forms of *metadata*, and a list for each field of the texts' `TextTerms`.
 
-    Return None if one of *texts* is no str or in a language whose words are cut, if *metadata* has
-    a *caption* or a rare value, or if the C extension is missing.
+    Return None if one of *texts* is no str, if *metadata* has a *caption* or a rare value, or if
+    the C extension is missing.
 
     Args:
         context_terms: The result of the function `context_terms`, for each text.
@@ -244,7 +243,7 @@ def analyse_texts(
     Raises:
         InvalidValue: One of *texts* holds a lone surrogate.
     """
-    if NATIVE is None or any(type(text) is str and has_endings(text) for text in texts):
+    if NATIVE is None:
         return None
     known = _known_words(NATIVE)
     return NATIVE.read_texts(texts, metadata, caption, context_terms, known, _analyse_checked)
@@ -255,13 +254,9 @@ def _analyse_checked(text: str, context_terms: list[int]) -> tuple[bytes, int, i
     return _analyse(text, context_terms)
 
 
-def _analyse(text: str, context_terms: list[int], *, cut: bool = False) -> TextTerms:
-    """Return the terms of a text.
-
-    Args:
-        cut: Whether the beginnings of long words are terms too.
-    """
-    parts, marks = passages(text), _marks(text)
+def _analyse(text: str, context_terms: list[int]) -> TextTerms:
+    """Return the terms of a text. In a language with endings, they include beginnings of words."""
+    parts, marks, cut = passages(text), _marks(text), has_endings(text)
     read, temporal = (_terms_and_beginnings, _temporal_of(text)) if cut else (_terms_of, None)
     if len(parts) == 1:
         words, times = _tokenize(text, temporal)
@@ -615,7 +610,8 @@ def _stems() -> _Stems:
 
 @lru_cache(maxsize=1)
 def _known_words(native: Native) -> object:
-    return native.known_words(STOP_WORDS, _TEMPORAL_WORDS, _read_chunk)
+    languages = known_languages(native)
+    return native.known_words(STOP_WORDS, _TEMPORAL_WORDS, languages, _read_chunk, has_endings)
 
 
 def _light_stem(token: str) -> str:

@@ -1,11 +1,11 @@
 /* The language of a text of ASCII: see languages.py. */
 
-#define READ 400        /* languages.READ */
-#define READ_WORDS 40   /* languages.READ_WORDS */
-#define VOTE 2          /* languages._VOTE */
-#define FEW 4           /* languages._FEW */
-#define MOST_IN_TOKEN 3 /* words: their votes are at most languages._MOST */
-#define LISTED 4096     /* slots for the listed words: less than half of them are taken */
+#define READ_CHARACTERS 400 /* languages.READ */
+#define READ_WORDS 40       /* languages.READ_WORDS */
+#define VOTE 2              /* languages._VOTE */
+#define FEW 4               /* languages._FEW */
+#define MOST_IN_TOKEN 3     /* words: their votes are at most languages._MOST */
+#define LISTED 4096         /* slots for the listed words: less than half of them are taken */
 #define LONGEST_LISTED 18
 #define LONGEST_OF_KIND 4
 
@@ -41,15 +41,15 @@ static void forget_languages(PyObject *capsule) {
     free(PyCapsule_GetPointer(capsule, languages_name));
 }
 
-PyDoc_STRVAR(known_languages_doc,
-             "known_languages(words)\n--\n\n"
+PyDoc_STRVAR(listed_words_doc,
+             "listed_words(words)\n--\n\n"
              "Return what `guess_language` knows of words. *words* is a list of tuples: a word of\n"
              "ASCII, a bit for each language that lists it, and its kind.");
 
-static PyObject *known_languages(PyObject *module, PyObject *words) {
+static PyObject *listed_words(PyObject *module, PyObject *words) {
     (void)module;
     if (!PyList_Check(words) || PyList_Size(words) > LISTED / 2) {
-        PyErr_SetString(PyExc_TypeError, "known_languages takes a list of few words");
+        PyErr_SetString(PyExc_TypeError, "listed_words takes a list of few words");
         return NULL;
     }
     Listed *table = calloc(LISTED, sizeof(Listed));
@@ -136,6 +136,37 @@ static int count_token(Listed *table, const char *token, Py_ssize_t length, int 
     return words <= MOST_IN_TOKEN;
 }
 
+enum { UNKNOWN_LANGUAGE = -1, FOR_PYTHON_TO_GUESS = -2 };
+
+/* Return the bit of the language of a text of ASCII, or one of the above. */
+static int language_in(Listed *table, const char *text, Py_ssize_t length) {
+    int whole = length <= READ_CHARACTERS, no_capitals = 1, rare = 0, most = 1;
+    unsigned char counts[64] = {0};
+    length = whole ? length : READ_CHARACTERS;
+    for (Py_ssize_t at = 0; at < length; at++)
+        no_capitals &= text[at] < 'a' || text[at] > 'z';
+    for (Py_ssize_t at = 0, size, token = 0; at < length; at += size + 1) {
+        int is_ascii;
+        size = chunk_in(text + at, length - at, &is_ascii);
+        if (size == 0)
+            continue;
+        unsigned kind = size > LONGEST_OF_KIND ? 0 : listed_slot(table, text + at, size)->kind;
+        if (kind & IS_SURE && whole && at > 0 && at + size < length && text[at - 1] == ' ' &&
+            text[at + size] == ' ')
+            return 0;
+        if (token < READ_WORDS && !(kind & IS_NAME && token == 0) && !is_no_prose(text + at, size))
+            rare |= !count_token(table, text + at, size, no_capitals || token == 0, counts);
+        token++;
+    }
+    for (int language = 2; language < 64; language++)
+        most = counts[language] > counts[most] ? language : most;
+    if (counts[most] <= counts[0])
+        most = counts[0] ? 0 : UNKNOWN_LANGUAGE;
+    else
+        rare |= counts[most] - counts[0] <= FEW; /* may be names */
+    return rare ? FOR_PYTHON_TO_GUESS : most;
+}
+
 PyDoc_STRVAR(guess_language_doc,
              "guess_language(text, known_languages) -> int or None\n\n"
              "See `alveus.values.languages.language_of`. The number is the language's bit, -1 for no\n"
@@ -154,31 +185,6 @@ static PyObject *guess_language(PyObject *module, PyObject *const *given, Py_ssi
     const char *text = bytes_of(given[0], &length, &more);
     if (text == NULL && PyErr_Occurred())
         return NULL;
-    if (text == NULL || more != 0)
-        return Py_NewRef(Py_None);
-    int whole = length <= READ, no_capitals = 1, rare = 0, most = 1;
-    unsigned char counts[64] = {0};
-    length = whole ? length : READ;
-    for (Py_ssize_t at = 0; at < length; at++)
-        no_capitals &= text[at] < 'a' || text[at] > 'z';
-    for (Py_ssize_t at = 0, size, token = 0; at < length; at += size + 1) {
-        int is_ascii;
-        size = chunk_in(text + at, length - at, &is_ascii);
-        if (size == 0)
-            continue;
-        unsigned kind = size > LONGEST_OF_KIND ? 0 : listed_slot(table, text + at, size)->kind;
-        if (kind & IS_SURE && whole && at > 0 && at + size < length && text[at - 1] == ' ' &&
-            text[at + size] == ' ')
-            return PyLong_FromLong(0);
-        if (token < READ_WORDS && !(kind & IS_NAME && token == 0) && !is_no_prose(text + at, size))
-            rare |= !count_token(table, text + at, size, no_capitals || token == 0, counts);
-        token++;
-    }
-    for (int language = 2; language < 64; language++)
-        most = counts[language] > counts[most] ? language : most;
-    if (counts[most] <= counts[0])
-        most = counts[0] ? 0 : -1;
-    else
-        rare |= counts[most] - counts[0] <= FEW; /* may be names */
-    return rare ? Py_NewRef(Py_None) : PyLong_FromLong(most);
+    int found = text == NULL || more ? FOR_PYTHON_TO_GUESS : language_in(table, text, length);
+    return found == FOR_PYTHON_TO_GUESS ? Py_NewRef(Py_None) : PyLong_FromLong(found);
 }

@@ -152,7 +152,8 @@ static PyObject *packed(uint32_t *terms, Py_ssize_t count, const uint32_t *marks
    what reads others. */
 typedef struct {
     Met *met, *kinds;
-    PyObject *others;
+    Listed *listed;
+    PyObject *languages, *others, *has_endings;
 } Known;
 
 /* Return where a word that has a kind is, or would be. */
@@ -195,30 +196,42 @@ static void forget_words(PyObject *capsule) {
     Known *known = PyCapsule_GetPointer(capsule, known_name);
     free(known->met);
     free(known->kinds);
+    Py_XDECREF(known->languages);
     Py_XDECREF(known->others);
+    Py_XDECREF(known->has_endings);
     PyMem_Free(known);
 }
 
 PyDoc_STRVAR(known_words_doc,
-             "known_words(stop, temporal, others)\n--\n\n"
+             "known_words(stop, temporal, languages, others, has_endings)\n--\n\n"
              "Return what `analyse` knows of words: two frozen sets, and in time the terms of what\n"
              "it meets. *others* returns the terms of what stands between two spaces and is not of\n"
              "ASCII, a list, how many of its words are temporal, and how many of these are years;\n"
-             "None: it may hold a date in numbers.");
+             "None: it may hold a date in numbers. *has_endings* tells whether the words of a text\n"
+             "are cut, unless the known languages tell that it is English or of none.");
 
 static PyObject *known_words(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
-    if (count != 3 || !PyFrozenSet_Check(given[0]) || !PyFrozenSet_Check(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "known_words takes two frozen sets and a function");
+    if (count != 5 || !PyFrozenSet_Check(given[0]) || !PyFrozenSet_Check(given[1])) {
+        PyErr_SetString(PyExc_TypeError,
+                        "known_words takes two frozen sets, known languages and two functions");
         return NULL;
     }
+    Listed *listed = PyCapsule_GetPointer(given[2], languages_name);
+    if (listed == NULL)
+        return NULL;
     Known *known = PyMem_Calloc(1, sizeof(Known));
     PyObject *capsule = known ? PyCapsule_New(known, known_name, forget_words) : NULL;
     if (capsule == NULL) {
         PyMem_Free(known);
         return PyErr_NoMemory();
     }
-    *known = (Known){calloc(SLOTS, sizeof(Met)), calloc(KINDS, sizeof(Met)), Py_NewRef(given[2])};
+    *known = (Known){.met = calloc(SLOTS, sizeof(Met)),
+                     .kinds = calloc(KINDS, sizeof(Met)),
+                     .listed = listed,
+                     .languages = Py_NewRef(given[2]),
+                     .others = Py_NewRef(given[3]),
+                     .has_endings = Py_NewRef(given[4])};
     if (known->met == NULL || known->kinds == NULL)
         PyErr_NoMemory();
     int count_of_kinds = PyErr_Occurred() ? -1 : take_kind(known->kinds, given[0], STOPS, 0);
@@ -449,6 +462,18 @@ static PyObject *analysed(Reading *to, const char *text, Py_ssize_t length, int 
     return Py_BuildValue("Nnn", bytes, to->count, times);
 }
 
+/* Tell whether the words of a text are cut; -1 with an error. */
+static int is_cut(PyObject *text, const char *bytes, Py_ssize_t length, int is_ascii,
+                  const Known *known) {
+    int language = is_ascii ? language_in(known->listed, bytes, length) : FOR_PYTHON_TO_GUESS;
+    if (language == 0 || language == UNKNOWN_LANGUAGE)
+        return 0;
+    PyObject *found = PyObject_CallFunctionObjArgs(known->has_endings, text, NULL);
+    int cut = found == NULL ? -1 : PyObject_IsTrue(found);
+    Py_XDECREF(found);
+    return cut;
+}
+
 /* Return `words.analyse_with` of a text, None where it is for Python; NULL with an error. */
 static PyObject *analysis_of(PyObject *given, PyObject *context, const Known *known) {
     Py_ssize_t length, more;
@@ -463,6 +488,9 @@ static PyObject *analysis_of(PyObject *given, PyObject *context, const Known *kn
          words_in(text, length) + more >= CUT_WORDS) ||
         may_instruct(text, length))
         return Py_NewRef(Py_None);
+    int cut = is_cut(given, text, length, more == 0, known);
+    if (cut != 0)
+        return cut < 0 ? NULL : Py_NewRef(Py_None);
     char small_lower[ON_STACK];
     uint32_t small_terms[ON_STACK];
     Reading to = {.known = known, .most = length + PyList_Size(context)};
