@@ -158,7 +158,7 @@ def test_an_agent_hears_that_nothing_is_known(tmp_path):
 
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         first, second = asyncio.run(use(memory))
-    absence = ("user", "Nothing was found in memory: it holds no items yet.")
+    absence = ("user", "Nothing from memory is shown: it holds no items yet.")
     assert first == [absence, ("user", "Hello")]
     assert second == [absence, ("user", "Hello"), ("assistant", "Hi."), ("user", "Hello")]
 

@@ -431,7 +431,7 @@ def test_a_model_takes_it_as_it_is(memory: Memory) -> None:
 
 def _without_memories(query: str, why: str) -> list[dict[str, str]]:
     """The messages of a prompt that shows nothing of memory, and says why."""
-    absence = f"Nothing was found in memory: {why}."
+    absence = f"Nothing from memory is shown: {why}."
     return [{"role": "system", "content": absence}, {"role": "user", "content": query}]
 
 
@@ -443,7 +443,7 @@ def test_an_unknown_key_gives_the_query_and_says_so(memory: Memory) -> None:
     """No error, nothing made: the first message of a new user is the usual case."""
     made = memory.context("Hello?", key="nobody", budget_tokens=50)
     assert made.messages == _without_memories("Hello?", NO_ITEMS)
-    assert made.text == f"Nothing was found in memory: {NO_ITEMS}.\n\nHello?"
+    assert made.text == f"Nothing from memory is shown: {NO_ITEMS}.\n\nHello?"
     assert [piece.reason for piece in _out(made, "items")] == [NO_ITEMS]
     assert memory.context(None, key="nobody").messages == []
     assert list(memory.keys()) == []
@@ -458,18 +458,18 @@ def test_a_key_with_nothing_but_exact_values_says_that_they_must_be_asked_for(
     assert made.messages == _without_memories("What must I not eat?", ONLY_EXACT)
     shown = memory.context("What must I not eat?", key="ada", exact="diet").messages
     assert "peanuts" in shown[0]["content"]
-    assert "Nothing was found" not in shown[0]["content"]
+    assert "Nothing from memory" not in shown[0]["content"]
 
 
 def test_a_prompt_without_room_for_the_reason_says_that_nothing_was_found(memory: Memory) -> None:
     """Only one without room for that either is the question alone."""
-    whole = f"Nothing was found in memory: {NO_ITEMS}."
+    whole = f"Nothing from memory is shown: {NO_ITEMS}."
     said: list[str] = []
     for budget in range(10, 40):
         made = memory.context("Hello?", key="nobody", budget_tokens=budget)
         assert made.tokens <= budget
         said.append(made.messages[0]["content"])
-    assert list(dict.fromkeys(said)) == ["Hello?", "Nothing was found in memory.", whole]
+    assert list(dict.fromkeys(said)) == ["Hello?", "Nothing from memory is shown.", whole]
 
 
 def test_no_key_sees_another(memory: Memory) -> None:
@@ -500,7 +500,7 @@ def test_what_is_hidden_expired_or_in_quarantine_is_never_shown() -> None:
         assert len(_in(before, "recent")) == 1
         assert sorted(_texts(before, "items")) == ["this seat expires", "this seat is old"]
         clock.move(hours=2)
-        why = "no item matches the query and the filters"
+        why = "there is no item that holds now"
         assert memory.context("seat", key="ada").messages == _without_memories("seat", why)
         ever = memory.context("seat", key="ada", valid_at="any")
         assert _texts(ever, "items") == ["this seat is old"]
@@ -595,7 +595,7 @@ def test_a_query_of_a_named_speaker_is_shown_once(memory: Memory) -> None:
     chat = memory.key("ada").conversation("chat")
     chat.add({"role": "user", "name": "Ada", "content": "How is my cat called?"})
     context = memory.context("How is my cat called?", key="ada")
-    why = "it holds nothing but the query"
+    why = "only the query itself was found"
     assert context.messages == _without_memories("How is my cat called?", why)
     chat.add({"role": "user", "name": "Bob", "content": "How is hers called?"})
     other = memory.context("How is my cat called?", key="ada", sets=None)
@@ -701,7 +701,7 @@ def test_a_masked_query_is_not_repeated(memory: Memory) -> None:
     """The last message is the query also where the query holds a secret."""
     _chat(memory, "My password is hunter22")
     made = memory.context("My password is hunter22", key="ada")
-    why = "it holds nothing but the query"
+    why = "only the query itself was found"
     assert made.messages == _without_memories("My password is hunter22", why)
 
 
@@ -1248,7 +1248,7 @@ def test_what_does_not_matter_is_left_out() -> None:
         memory.settle()
         made = ada.context("What is 2+2?", min_score=0.5)
         assert "a relevance of 0.0" in made.messages[0]["content"]
-        assert made.messages[0]["content"].startswith("Nothing was found in memory: the best item")
+        assert made.messages[0]["content"].startswith("Nothing from memory is shown: the best item")
         assert {piece.shown for piece in made.why if piece.part in ("items", "knowledge")} == {
             False
         }

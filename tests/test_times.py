@@ -90,14 +90,20 @@ def test_a_moment_is_a_commit_or_a_time_with_a_zone(ada: KeyMemory) -> None:
         ada.short_term.at(datetime(2025, 1, 1))  # noqa: DTZ001 - that is the mistake
 
 
-def test_a_commit_to_come_is_now(memory: Memory, ada: KeyMemory) -> None:
-    """However large its number: what is told is of the last commit, and says so."""
+def test_a_commit_to_come_is_refused(memory: Memory, ada: KeyMemory) -> None:
+    """However large its number: a mistake is not answered with the present."""
     ada.add("one")
     last = head(memory)
     for later in (last + 1, (1 << 63) - 1, 10**30):
-        assert texts(ada.list(as_of=later)) == ["one"]
-        assert ada.short_term.at(later).to_dict() == {}
-        assert (memory.diff("ada", later).since, memory.diff("ada", 0, later).until) == (last, last)
+        problem = rf"={later} is a commit of the future; the last one is {last}$"
+        for call in (
+            lambda: ada.list(as_of=later),  # noqa: B023 - called in this turn
+            lambda: ada.short_term.at(later).to_dict(),  # noqa: B023 - called in this turn
+            lambda: memory.diff("ada", later),  # noqa: B023 - called in this turn
+            lambda: memory.diff("ada", 0, later),  # noqa: B023 - called in this turn
+        ):
+            with pytest.raises(InvalidInput, match=problem):
+                call()
     ada.add("two")
     assert texts(ada.list(as_of=last)) == ["one"]
 

@@ -83,7 +83,7 @@ def test_an_agent_recalls_another_session_after_a_restart(tmp_path):
         assert "search_memory" in cast("Any", model.asked[0][0]).text  # what its tools are for
         return model.hints(0)
 
-    absence = "Nothing was found in memory: it holds no items yet."
+    absence = "Nothing from memory is shown: it holds no items yet."
     assert asyncio.run(talk("I sit by the glass.")) == [absence]
     (told,) = asyncio.run(talk("Where do I like to sit?"))
     assert "I sit by the glass." in told
@@ -201,7 +201,7 @@ def test_an_agent_is_told_of_its_own_set_unless_asked_otherwise(memory):
             assert await middleware.list_tools() == []
             await agent.reply(said("Where is the secret garden?"))
             told.append(model.hints(0))
-        assert told[0] == ["Nothing was found in memory: it holds no items yet."]
+        assert told[0] == ["Nothing from memory is shown: it holds no items yet."]
         assert "A secret garden." in told[1][0]
 
     asyncio.run(work())

@@ -103,7 +103,7 @@ def test_a_chat_goes_on_after_a_restart_and_recalls_others(face, tmp_path):
         return model.asked[0]
 
     first = texts(talk("I sit by the glass.", "one"))
-    assert "Nothing was found in memory: it holds no items yet." in first[0]
+    assert "Nothing from memory is shown: it holds no items yet." in first[0]
     assert first[1:] == ["I sit by the glass."]
     assert texts(talk("I fly on Monday.", "one"))[1:] == [
         "I sit by the glass.",

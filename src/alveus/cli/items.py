@@ -344,6 +344,11 @@ def context_command(
     set_names: tuple[str, ...] = options.SETS,
     where: dict[str, Value] | None = options.WHERE,
     when: When = options.WHEN,
+    limit: int | None = option(
+        "--limit -n COUNT",
+        "Search for at most COUNT items.  [default: as many as the budget may have room for]",
+        type=options.Whole(1, 1000),
+    ),
     min_score: float | None = options.min_score_option(
         "Leave out all items if the best has a lower relevance, 0 to 1.  [default: a small memory "
         "is shown whole; of others, more is shown the more the query resembles them]",
@@ -380,6 +385,7 @@ def context_command(
             blocks=ALL if "" in block else block,
             where=where,
             **when,
+            limit=limit,
             min_score=min_score,
             reranker=reranker,
             superseded=superseded,

@@ -232,7 +232,8 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     """Return one vector per text. An embedder with `embed_queries` reads the texts as questions.
 
     Raises:
-        EmbedderFailed: The embedder raised, or returned vectors of the wrong shape.
+        EmbedderFailed: The embedder raised, or returned vectors of the wrong shape, or numbers that
+            are not finite.
     """
     # `isinstance` with a protocol takes too long.
     embed = getattr(embedder, "embed_queries", embedder.embed)
@@ -246,6 +247,10 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         raise EmbedderFailed(
             f"embedder {embedder.name!r} returned the shape {rows.shape} instead of "
             f"{(len(texts), embedder.dimensions)} for {len(texts)} texts"
+        )
+    if not np.isfinite(rows).all():
+        raise EmbedderFailed(
+            f"embedder {embedder.name!r} returned NaN or infinity in the vector of a text"
         )
     return rows
 

@@ -31,7 +31,7 @@ _LISTS = lists_of(__file__)
 SELF_CONTAINED = tuple(_LISTS["self_contained"])
 """Requests that need no memory, in English."""
 
-LONGEST_COURTESY = 40
+LONGEST_COURTESY = 60
 """The most characters of a request that is compared with the listed courtesies."""
 
 ACCENTS = 27
@@ -40,13 +40,21 @@ classes, such as vowels in Hindi and the voicing of kana, tell words apart."""
 
 
 def is_courtesy(request: str) -> bool:
-    """Return whether a request is only a greeting, thanks or a farewell, in a listed language."""
-    return len(request) <= LONGEST_COURTESY and _words(request) in _courtesies()
+    """Return whether a request is only greetings, thanks and farewells, in listed languages."""
+    words = _words(request) if len(request) <= LONGEST_COURTESY else ()
+    courtesies, most = _courtesies()
+    ends = {0}  # the numbers of first words that are a row of courtesies
+    for end in range(1, len(words) + 1):
+        if any(words[start:end] in courtesies for start in ends if end - start <= most):
+            ends.add(end)
+    return bool(words) and len(words) in ends
 
 
 @lru_cache(maxsize=1)
-def _courtesies() -> frozenset[tuple[str, ...]]:
-    return frozenset(map(_words, _LISTS["courtesies"]))
+def _courtesies() -> tuple[frozenset[tuple[str, ...]], int]:
+    """Return the words of each courtesy, and the most words of one."""
+    listed = frozenset(map(_words, _LISTS["courtesies"]))
+    return listed, max(map(len, listed))
 
 
 def _words(text: str) -> tuple[str, ...]:

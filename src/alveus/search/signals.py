@@ -21,7 +21,7 @@ from alveus.values.keywords import suggest_names_in
 from alveus.values.languages import ENGLISH, language_of
 from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.phrases import past_days_in, says
+from alveus.values.phrases import asks_for_advice, past_days_in, says, without_impersonal
 from alveus.values.storable import checked_kind
 
 MAX_TERMS = 256
@@ -214,6 +214,16 @@ class QuestionSignals:
         """
         days = days_named(self.text, today) if self.relative else None
         return self if days is None else replace(self, date=NamedDate.of_days(*days))
+
+
+def is_personal(request: str) -> bool:
+    """Return whether somebody asks for himself: about himself, or for advice, a choice or a plan.
+
+    "Plan my week." and "Suggest a recipe." are personal; "Tell me a joke." is not.
+    """
+    language = language_of(request)
+    rest = without_impersonal(language or ENGLISH, request[:MAX_PARSED])
+    return asks_for_advice(language, rest) or QuestionSignals.of(rest).says_i
 
 
 def days_named(question: str, today: Day) -> tuple[Day, Day] | None:

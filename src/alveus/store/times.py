@@ -83,11 +83,16 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
     Args:
         now: The present time.
         what: The name of the argument, for an error.
+
+    Raises:
+        InvalidInput: *as_of* is no moment, or the number of a commit that does not exist yet.
     """
     as_of = checked_as_of(as_of, what)
     if isinstance(as_of, int):
         last = ledger.commit_at(FOREVER)
-        return Moment(last, now) if as_of > last else Moment(as_of, ledger.time_of_commit(as_of))
+        if as_of > last:
+            raise InvalidInput(f"{what}={as_of} is a commit of the future; the last one is {last}")
+        return Moment(as_of, ledger.time_of_commit(as_of))
     time = microseconds(as_of, what)
     if time > now:  # a clock may be behind the times of existing commits
         time = min(time, max(now, ledger.time_of_commit(ledger.commit_at(FOREVER))))

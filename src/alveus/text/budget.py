@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Self, TypeAlias
 
-from alveus.errors import BudgetTooSmall, InvalidInput
+from alveus.errors import AlveusError, BudgetTooSmall, InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.text import tokens as word_pieces
 from alveus.text.messages import Message
@@ -63,9 +63,17 @@ class Budget:
         """Return how many tokens a text alone has, without `message_tokens`.
 
         Raises:
-            InvalidInput: The counter did not return a number of tokens.
+            InvalidInput: The counter raised, or did not return a number of tokens.
         """
-        found = self.counter(checked_kind(text, str, "tokens can be counted only in a text"))
+        checked_kind(text, str, "tokens can be counted only in a text")
+        try:
+            found = self.counter(text)
+        except AlveusError:
+            raise
+        except Exception as error:  # the edge to other people's code; the cause is kept
+            counter = getattr(self.counter, "__wrapped__", self.counter)  # without its cache
+            name = getattr(counter, "__qualname__", type(counter).__name__)
+            raise InvalidInput(f"the token counter {name} raised {short_repr(error)}") from error
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - of the user
             raise InvalidInput(
                 f"a token counter must return a whole number of 0 or more, not {short_repr(found)}"

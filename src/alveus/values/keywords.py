@@ -250,7 +250,8 @@ def arguments_of(
     it. Signature, annotations and errors are those of a method that lists these arguments.
 
     Args:
-        kind: A dataclass whose annotations its module can resolve.
+        kind: A dataclass whose annotations its module can resolve. If it has a text ``IF_MISSING``,
+            errors for missing arguments end with it.
     """
 
     def decorate(method: Callable[[S, W], R]) -> Callable[Concatenate[S, P], R]:
@@ -264,6 +265,8 @@ def arguments_of(
                 if unknown is None and init not in str(error):
                     raise
                 message = str(error).replace(init, call.__qualname__)
+                if "missing" in message and (advice := getattr(kind, "IF_MISSING", "")):
+                    message = f"{message}; {advice}"
             else:
                 return method(self, made)
             raise unknown or TypeError(message)

@@ -1,4 +1,4 @@
-"""Words of time and of "I" in other languages than English, which has separate rules."""
+"""Words of time, of "I" and of advice by language. English has further rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from alveus.values.lazy import words_of
 
-Kind: TypeAlias = Literal["i", "when"]
+Kind: TypeAlias = Literal["i", "when", "advice", "impersonal"]
 
 _UNSPACED = frozenset({"zh", "ja", "ko"})
 """Languages in which a word may stand within another, or has its particle attached."""
@@ -30,8 +30,43 @@ def says(kind: Kind, language: str, text: str) -> bool:
 
     Args:
         kind: "i" are words of somebody who asks about himself, "when" words that ask for a time.
+            "advice" are words of a request for advice, a choice or a plan. "impersonal" are phrases
+            with a word of "i" that say nothing about who asks, such as "tell me".
     """
     return any(_has(phrase, language, text) for phrase in _lists().get(f"{kind}_{language}", ()))
+
+
+def asks_for_advice(language: str | None, text: str) -> bool:
+    """Return whether *text* asks for advice, a choice or a plan.
+
+    Args:
+        language: The language of the text. If it has no list, the lists of all languages are read:
+            the language of a short text is often guessed wrong.
+    """
+    advised = _advised()
+    names = (language,) if language in advised else advised
+    return any(says("advice", name, text) for name in names)
+
+
+@lru_cache(maxsize=1)
+def _advised() -> tuple[str, ...]:
+    return tuple(name.removeprefix("advice_") for name in _lists() if name.startswith("advice_"))
+
+
+def without_impersonal(language: str, text: str) -> str:
+    """Return *text* without phrases such as "tell me", which do not say who asks."""
+    pattern = _impersonal(language)
+    return text if pattern is None else pattern.sub(" ", text)
+
+
+@lru_cache(maxsize=64)
+def _impersonal(language: str) -> re.Pattern[str] | None:
+    listed = _lists().get(f"impersonal_{language}")
+    if listed is None:
+        return None
+    phrases = "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in listed)
+    bounds = ("", "") if language in _UNSPACED else (r"(?<!\w)", r"(?!\w)")
+    return re.compile(f"{bounds[0]}(?:{phrases}){bounds[1]}", re.IGNORECASE)
 
 
 def temporal_words(language: str) -> list[str]:

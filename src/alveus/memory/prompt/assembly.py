@@ -8,15 +8,10 @@ from functools import cache
 from typing import NamedTuple
 
 from alveus.errors import BudgetTooSmall
+from alveus.memory.prompt.candidates import Found, PromptCandidate, Ref, Searched
 from alveus.memory.prompt.context import Context, ContextRequest, Part, Piece, Sources
-from alveus.memory.prompt.prompt_sources import (
-    TOO_LITTLE,
-    Found,
-    PromptCandidate,
-    PromptSources,
-    Ref,
-    Searched,
-)
+from alveus.memory.prompt.item_search import TOO_LITTLE
+from alveus.memory.prompt.prompt_sources import PromptSources
 from alveus.memory.prompt.quoting import ABSENCE, BEGIN, END, OPENING, SAID, quoted
 from alveus.text.messages import Message
 from alveus.text.statements import anchor_words, statement
@@ -67,6 +62,10 @@ _AMONG: Mapping[Part, str] = {"recent": "among the last exchanges", "profile": "
 NO_ROOM = "there is no room for it"
 
 NO_ROOM_TOGETHER = "there is no room for it, all taken together"
+
+NOT_FITTING = "what was found does not fit into the budget"
+
+TOO_LITTLE_FOR_ANY = "the query resembles the items too little for those that were found"
 
 CUT_REASON = "; only a part is shown, since the whole is long"
 
@@ -193,14 +192,15 @@ class _Choice:
         }
         if not found or any(candidate.line for candidate in self.taken):
             return []
-        part = max(found, key=lambda part: bool(found[part].candidates))
+        part = max(found, key=lambda part: (bool(found[part].candidates), found[part].stored))
         withheld = bool(found[part].candidates and found[part].problem)
         if self.taken and not withheld:
             return []
         problem = found[part].problem
         if not problem:
-            fits = "what was found does not fit into the budget"
-            problem = fits if self.candidates[part] else "it holds nothing but the query"
+            problem = "only the query itself was found"
+            if self.candidates[part]:
+                problem = NOT_FITTING if found[part].most is None else TOO_LITTLE_FOR_ANY
         if has_unnamed and not withheld:
             problem += "; exact values are shown only when asked for"
         for self.absence in (f"{ABSENCE}: {problem}.", f"{ABSENCE}.", ""):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field, fields
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
@@ -334,6 +334,9 @@ class ContextRequest:
 @dataclass(frozen=True, slots=True)
 class KeyContextRequest(ContextRequest):
     """The arguments of `Memory.context`, checked."""
+
+    IF_MISSING: ClassVar[str] = 'name the key, as in memory.context(query, key="ada")'
+    """What to do about a missing argument; see `arguments_of`."""
 
     _: KW_ONLY
     key: str

@@ -6,88 +6,46 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import chain, islice
-from math import ceil, inf
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
 from alveus.errors import InvalidInput, NotAnObject, NotFound, Unsupported
 from alveus.facts.entities import known_facts
 from alveus.facts.fact import FACTS
 from alveus.memory.blocks import BLOCKS, LIMITS
-from alveus.memory.prompt.context import ALL, NEWEST, ContextRequest, Part, Piece, Sources
-from alveus.memory.prompt.excerpts import head_and_tail, passages
-from alveus.memory.prompt.item_messages import messages_of, shown_message, why_not_repeated
+from alveus.memory.prompt.candidates import (
+    Conversation,
+    Found,
+    PromptCandidate,
+    Searched,
+    item_candidate,
+    item_piece,
+)
+from alveus.memory.prompt.context import ALL, NEWEST, ContextRequest, Piece, Sources
+from alveus.memory.prompt.item_messages import messages_of, why_not_repeated
+from alveus.memory.prompt.item_search import ItemSearch
 from alveus.memory.prompt.quoting import (
     CONTRADICTS,
-    day_line,
-    detailed_line,
     exact_line,
-    item_line,
     item_source,
     masked_item,
     masked_text,
     masked_value,
     named,
-    quoted,
     shortened,
 )
-from alveus.search.margin import is_courtesy
-from alveus.search.signals import QuestionSignals
 from alveus.sets.writer import PageQuery
 from alveus.state import MISSING, MemoryObject
 from alveus.state.paths import dotted
-from alveus.store import Scope, SetRef
-from alveus.store.items import Hit, Hits, Item
+from alveus.store import SetRef
+from alveus.store.items import Item
 from alveus.store.records import item_of, position_of
 from alveus.store.times import ANY_TIME, is_valid_at, valid_time
-from alveus.text.budget import Budget, Unit, units
+from alveus.text.budget import Unit, units
 from alveus.text.messages import MESSAGES, OBSERVATIONS, Message
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value
 from alveus.values.times import Zone
-
-HITS = 20
-"""The most hits of a search without a budget."""
-
-FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
-"""With a budget, the limit of hits is one hit per 10 tokens, but at least 20 and at most 200."""
-
-FILTERED = 10_000
-"""The most items of sets among which a filter is asked how many it admits."""
-
-WHOLE = (0.1, -inf), (1 / 3, -0.2), (1 / 2, -0.1)
-"""Sets are shown whole if their items need at most the first share of the room, and the margin of
-the query, if it has one, is at least the second number; or else by the next pair."""
-
-LASTING_SHARE = 0.3
-"""The share of the room that lasting items get before all others."""
-
-AMONG = 100
-"""The least number of hits among which lasting items are found."""
-
-LASTING = "a lasting item: it may matter to queries that share no word with it"
-"""The reason for showing a lasting item before others."""
-
-LASTING_TOKENS = 40
-"""The most tokens of a lasting item."""
-
-LASTING_LEAST = 0.05
-"""The least relevance of a lasting item, as a share of the best relevance."""
-
-RELATED = 0.03, 0.12
-"""A query with a margin below the first number gets no items but lasting ones. One with a margin
-above it by the second number may fill the room; between them, the share of the room grows evenly.
-Source: PrefEval and LoCoMo, one half; see `bench/prompting.py`."""
-
-TOO_LITTLE = "the query resembles the items too little for more of them"
-"""The reason for leaving out an item if the query gets a part of the room."""
-
-LASTING_RELEVANCE = 0.15
-"""The least relevance of the best item for lasting items, if the query has no margin."""
-
-LEAST_RELEVANCE = 0.5
-"""The least relevance of the best item if the query has no margin: 99.6 % of answerable questions
-have such an item, and 15 % of unrelated ones (LoCoMo, minilm)."""
 
 PAGE = 32
 """The number of items of a conversation in the first read, which begins with the newest item."""
@@ -114,122 +72,6 @@ FIELDS_SHOWN = 8
 PROFILE_TOKENS = 300
 """The most tokens of a profile that a context considers."""
 
-Ref: TypeAlias = tuple[str | None, str | None]
-"""The set and the id of an item."""
-
-ItemMessages: TypeAlias = tuple[Ref, tuple[Message, ...]]
-"""An item of a conversation, with its messages."""
-
-Searched: TypeAlias = Literal["items", "knowledge"]
-"""A part of a prompt that a search fills."""
-
-
-@dataclass(slots=True, eq=False)
-class PromptCandidate:
-    """A candidate for a piece of a prompt.
-
-    Attributes:
-        piece: The piece, with the attributes that are known so far.
-        item_messages: The items of an exchange, each with its messages.
-        messages: The messages of an exchange, as the prompt shows them.
-        line: The line of a candidate that is not an exchange, in the remembered data.
-        day: The heading above the line, or "".
-        order: The position of an exchange in the conversation.
-        refs: The items that are shown whole.
-        hit: The search hit, or None. Its secrets are masked unless the request shows them.
-        is_cut: Whether only parts of the text are shown.
-        is_whole: Whether all items of the searched sets are shown. Such a candidate is never cut.
-        is_taken: Whether the prompt contains the piece.
-        left_out: The reason why the candidate is not considered, or "" if it is.
-    """
-
-    piece: Piece
-    item_messages: tuple[ItemMessages, ...] = ()
-    messages: tuple[Message, ...] = ()
-    line: str = ""
-    day: str = ""
-    order: tuple[int, ...] = ()
-    refs: frozenset[Ref] = frozenset()
-    hit: Hit | None = None
-    is_cut: bool = False
-    is_whole: bool = False
-    is_taken: bool = False
-    left_out: str = ""
-
-    def show_whole(self) -> None:
-        """Show the messages of an exchange whole."""
-        self._show(self.item_messages)
-        self.is_cut = False
-
-    def cut_messages(self, budget: Budget, most: int) -> None:
-        """Cut each message of an exchange to its beginning and end, about *most* tokens."""
-        cut = tuple(
-            (
-                ref,
-                tuple(
-                    [
-                        replace(one, content=head_and_tail(one.content, budget, most))
-                        for one in messages
-                    ]
-                ),
-            )
-            for ref, messages in self.item_messages
-        )
-        self.is_cut = cut != self.item_messages
-        if self.is_cut:
-            self._show(cut)
-
-    def _show(self, item_messages: tuple[ItemMessages, ...]) -> None:
-        self.messages = tuple(
-            shown_message(message) for _, messages in item_messages for message in messages
-        )
-        text = "\n".join(message.content for message in self.messages)
-        self.piece = replace(self.piece, text=text)
-        pairs = zip(self.item_messages, item_messages, strict=True)
-        self.refs = frozenset(whole[0] for whole, shown in pairs if whole == shown)
-
-    def cut_line(self, request: ContextRequest, zone: Zone, most: int) -> None:
-        """Cut a hit's text to the parts that match the query, about *most* tokens."""
-        if self.hit is None or self.hit.item.text is None:
-            return
-        terms = frozenset(words.terms(request.query or ""))
-        text = passages(self.hit.item.text, terms, request.budget, most)
-        if text != self.hit.item.text:
-            self.line = _line_of(replace(self.hit.item, text=text), request, zone)
-            self.piece, self.is_cut = replace(self.piece, text=text), True
-
-
-@dataclass(slots=True)
-class Found:
-    """The candidates of a part that a search fills.
-
-    Attributes:
-        hits: The search result.
-        candidates: The hits as candidates, in the order in which they are to be shown.
-        problem: The reason why no candidate can be shown, or "" if some can.
-        most: The most tokens that the candidates may get, or None if no limit applies.
-    """
-
-    hits: Hits = field(default_factory=Hits)
-    candidates: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
-    problem: str = ""
-    most: int | None = None
-
-
-@dataclass(slots=True)
-class Conversation:
-    """The end of a conversation.
-
-    Attributes:
-        exchanges: The exchanges, the newest first.
-        left_out: The pieces of items that are in no exchange, with the reason.
-        query: The item with the query itself, if it was added before; otherwise empty.
-    """
-
-    exchanges: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
-    left_out: list[Piece] = field(default_factory=list[Piece])
-    query: frozenset[Ref] = frozenset()
-
 
 class PromptSources:
     """Reads the candidates for the parts of one prompt.
@@ -244,201 +86,15 @@ class PromptSources:
         self._sources, self._writer, self._scope = sources, sources.writer, sources.scope
         self._request, self._zone, self._room = request, zone, room
         self._at = None if request.as_of is None else self._writer.moment_of(request.as_of)
-        self._used_whole = self._used_lasting = 0
-        self._says_i = QuestionSignals.of(request.query or "").says_i
-        self._limit = request.limit or (
-            HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
-        )
-
-    # --- searches -----------------------------------------------------------------------------
+        self._searches = ItemSearch(sources, request, zone, room, self._at)
 
     def search(self, part: Searched) -> Found:
-        """Return the candidates that a search finds for *part*.
-
-        All searches together may show sets whole, and lasting items, within their shares of the
-        room: a later search gets the tokens that this search leaves.
-        """
-        request = self._request
-        scope, sets = self._scope, request.sets
-        if part == "knowledge":
-            scope, sets = self._writer.knowledge, request.knowledge
-        if request.query is None or sets is None or sets == []:
-            return Found()
-        refs = scope if sets is ALL else [SetRef(scope, name) for name in sets]
-        stored = self._count(refs)
-        by_worth = request.min_score is None
-        courtesy = by_worth and is_courtesy(request.query)
-        most = self._limit if request.where is None else max(self._limit, FILTERED)
-        if by_worth and (self._at is not None or stored <= most):
-            # One hit more than the limit shows whether more items exist.
-            hits = self._hits(scope, refs, limit=self._limit + 1, everything=True)
-            found = self._of_hits(hits, part, most=self._limit)
-            if len(hits) <= self._limit and not courtesy and self._fit_whole(found, hits.margin):
-                for candidate in found:
-                    candidate.is_whole = True
-                return Found(hits, found)
-        hits = self._hits(scope, refs, limit=max(self._limit, AMONG if by_worth else 0))
-        found = self._of_hits(hits, part, most=self._limit)
-        if courtesy and stored:
-            return _withheld(hits, found, "a greeting, thanks or a farewell needs no memory")
-        if not found:
-            none = "no item matches the query and the filters"
-            return Found(hits, problem=none if stored else "it holds no items yet")
-        if request.min_score is None:
-            return self._by_worth(hits, found)
-        return _withheld(hits, found, _too_low(hits, request.min_score))
+        """Return the candidates that a search finds for *part*; see `ItemSearch`."""
+        return self._searches.search(part)
 
     def outdated(self, found: Mapping[Searched, Found]) -> list[Piece]:
         """Return the pieces of items that a later hit replaces, which are not shown."""
-        return [
-            item_piece(
-                part, self._shown(old), reason=f"{hit.item.id} replaces it: it says so later"
-            )
-            for part, one in found.items()
-            for hit in one.hits[: self._limit]
-            for old in hit.supersedes
-        ]
-
-    def _by_worth(self, hits: Hits, found: Sequence[PromptCandidate]) -> Found:
-        """Return candidates with as many tokens as the margin of the query allows.
-
-        Lasting items come first: they may matter to requests that share no word with them. They are
-        in order of relevance, since neighbours and sessions say nothing about them.
-        """
-        share, problem = _share(hits)
-        lasting = sorted(filter(self._is_lasting, found), key=lambda one: -_relevance(one))
-        first = self._first(lasting) if share or self._says_i or _may_touch(hits) else []
-        ranked = iter(lasting)
-        found = [next(ranked) if self._is_lasting(one) else one for one in found]
-        taken = set(map(id, first))
-        others = [one for one in found[: self._limit] if id(one) not in taken]
-        del others[max(0, self._limit - len(first)) :]
-        if self._room is None:
-            limit, most = ceil(share * len(others)), None
-        else:
-            limit, most = len(others) if share else 0, int(share * self._room)
-            most = None if share == 1.0 else max(most, sum(map(self._size, first)))
-        for one in others[limit:]:
-            one.left_out = problem
-        return Found(hits, [*first, *others], "" if first or share else problem, most)
-
-    def _first(self, lasting: Sequence[PromptCandidate]) -> list[PromptCandidate]:
-        """Return the lasting items that come first, within what is left of their share."""
-        first: list[PromptCandidate] = []
-        for one in lasting:
-            if _relevance(one) < LASTING_LEAST * _relevance(lasting[0]):
-                break
-            used = self._used_lasting + self._size(one)
-            fits = self._room is None or used <= LASTING_SHARE * self._room
-            if fits and len(first) < self._limit:
-                self._used_lasting = used
-                one.piece = replace(one.piece, reason=LASTING)
-                first.append(one)
-        return first
-
-    def _is_lasting(self, one: PromptCandidate) -> bool:
-        """Return whether a candidate is a fact, or a short item that nobody said in a session."""
-        item = cast("Hit", one.hit).item
-        return item.set_name == FACTS or (_is_alone(item) and self._size(one) <= LASTING_TOKENS)
-
-    def _size(self, one: PromptCandidate) -> int:
-        return self._request.budget.count(f"{one.line}\n")
-
-    def _count(self, refs: Scope | Sequence[SetRef]) -> int:
-        if isinstance(refs, Scope):
-            return sum(self._writer.counts(refs).values())
-        return sum(map(self._writer.count, refs))
-
-    def _hits(
-        self, scope: Scope, refs: Scope | Sequence[SetRef], *, limit: int, everything: bool = False
-    ) -> Hits:
-        request = self._request
-        options = replace(
-            request.search_options(self._limit, self._at),
-            limit=limit,
-            everything=everything,
-            min_score=None if request.min_score == 0 else 0.0,  # 0.0: compute each relevance
-            margin=request.min_score is None,
-        )
-        hits = self._writer.search(refs, request.query or "", options)
-        return self._side_by_side(scope, hits)
-
-    def _side_by_side(self, scope: Scope, hits: Hits) -> Hits:
-        """Return the hits, each followed by the facts that contradict it and still exist.
-
-        A fact is not marked as contradicted if none of the contradicting facts exists any more.
-        """
-        if not any(hit.item.metadata.get(CONTRADICTS) for hit in hits):
-            return hits
-        hits_by_ref: dict[Ref, Hit] = {}
-        for hit in hits:
-            item, ids = hit.item, hit.item.metadata.get(CONTRADICTS)
-            others = self._contradicting(SetRef(scope, item.set_name or ""), ids)
-            if isinstance(ids, list):
-                metadata = {**item.metadata, CONTRADICTS: [other.id for other in others]}
-                hit = replace(hit, item=replace(item, metadata=metadata))  # noqa: PLW2901 - as shown
-            hits_by_ref.setdefault((item.set_name, item.id), hit)
-            for other in others:
-                beside = Hit(other, hit.score, {}, hit.relevance)
-                hits_by_ref.setdefault((other.set_name, other.id), beside)
-        return Hits(
-            hits_by_ref.values(),
-            partial=hits.partial,
-            reranker_failure=hits.reranker_failure,
-            dated=hits.dated,
-            margin=hits.margin,
-        )
-
-    def _contradicting(self, ref: SetRef, ids: object) -> list[Item]:
-        """Return the facts with these ids that exist and were not superseded."""
-        id_list = cast("list[object]", ids) if isinstance(ids, list) else []
-        names = [one for one in id_list if isinstance(one, str)]
-        stored_items = self._writer.get(ref, names, at=self._at) if names else []
-        items = [item_of(stored) for stored in stored_items if stored is not None]
-        return [item for item in items if item.valid_to is None]
-
-    def _of_hits(
-        self, hits: Hits, part: Searched, *, most: int = MOST_HITS
-    ) -> list[PromptCandidate]:
-        """Return as candidates the first *most* hits, and later hits that may be lasting items."""
-        return [
-            self._of_item(part, hit.item, rank, hit)
-            for rank, hit in enumerate(hits, start=1)
-            if rank <= most or hit.item.set_name == FACTS or _is_alone(hit.item)
-        ]
-
-    def _of_item(
-        self, part: Part, item: Item, rank: int, hit: Hit | None = None
-    ) -> PromptCandidate:
-        request = self._request
-        shown = self._shown(item)
-        time = shown.time if request.details == "hide" else None
-        return PromptCandidate(
-            item_piece(part, shown, rank=rank, hit=hit),
-            line=_line_of(shown, request, self._zone),
-            day="" if time is None else day_line(time, self._zone),
-            refs=frozenset({(shown.set_name, shown.id)}),
-            hit=hit and replace(hit, item=shown),
-        )
-
-    def _shown(self, item: Item) -> Item:
-        return item if self._request.secrets == "show" else masked_item(item)
-
-    def _fit_whole(self, found: Sequence[PromptCandidate], margin: float | None) -> bool:
-        """Decide by size and the query's margin whether to show all candidates; return the answer.
-
-        If so, subtract their tokens from what later searches may show whole.
-        """
-        if not found or self._room is None:
-            return bool(found)
-        days = {one.day for one in found if one.day}
-        size = self._used_whole + sum(map(self._size, found))
-        size += sum(self._request.budget.count(f"{day}\n") for day in days)
-        for share, least in WHOLE:
-            if size <= share * self._room and (margin is None or self._says_i or margin >= least):
-                self._used_whole = size
-                return True
-        return False
+        return self._searches.outdated(found)
 
     # --- blocks and profiles ------------------------------------------------------------------
 
@@ -479,7 +135,10 @@ class PromptSources:
             )
             for fact in found.facts
         ]
-        return [self._of_item("profile", item, rank) for rank, item in enumerate(items, start=1)]
+        return [
+            item_candidate("profile", item, request, self._zone, rank=rank)
+            for rank, item in enumerate(items, start=1)
+        ]
 
     # --- exact values -------------------------------------------------------------------------
 
@@ -598,78 +257,7 @@ class PromptSources:
                 yield item_of(stored)
 
 
-# --- the worth of hits ------------------------------------------------------------------------
-
-
-def _is_alone(item: Item) -> bool:
-    """Return whether nobody said an item in a session."""
-    return item.speaker is None and item.session is None and item.role in (None, "user")
-
-
-def _relevance(one: PromptCandidate) -> float:
-    return 0.0 if one.hit is None else one.hit.relevance or 0.0
-
-
-def _share(hits: Hits) -> tuple[float, str]:
-    """Return the share of the room that hits may fill, and why it is not the whole room."""
-    if hits.margin is None:
-        problem = _too_low(hits, LEAST_RELEVANCE)
-        return float(not problem), problem
-    least, span = RELATED
-    share = min(1.0, max(0.0, (hits.margin - least) / span))
-    if share:
-        return share, TOO_LITTLE
-    return share, (
-        "the query resembles the items no more than requests that need no memory do "
-        f"(margin {hits.margin:.2f}, and {least:.2f} is needed)"
-    )
-
-
-def _may_touch(hits: Hits) -> bool:
-    """Return whether lasting items may matter to the query, though it gets no other items."""
-    if hits.margin is None:
-        return not _too_low(hits, LASTING_RELEVANCE)
-    return hits.margin >= 0
-
-
-def _too_low(hits: Hits, least: float) -> str:
-    """Return a sentence if the best relevance is below the least one, or else an empty string."""
-    best = max(hit.relevance or 0.0 for hit in hits)
-    if best >= least:
-        return ""
-    return f"the best item found has a relevance of {best:.2f} to the query, below {least:.2f}"
-
-
-def _withheld(hits: Hits, found: list[PromptCandidate], problem: str) -> Found:
-    """Return the candidates. If *problem* is not empty, all are left out for this reason."""
-    for one in found:
-        one.left_out = problem
-    return Found(hits, found, problem)
-
-
 # --- items, values, messages ------------------------------------------------------------------
-
-
-def _line_of(item: Item, request: ContextRequest, zone: Zone) -> str:
-    return (detailed_line if request.details == "show" else item_line)(item, zone)
-
-
-def item_piece(
-    part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None, reason: str = ""
-) -> Piece:
-    """Return a piece for an item, which is not shown yet; the score is that of *hit*, if any."""
-    return Piece(
-        part,
-        item_source(item),
-        item.text or quoted(str(item.value)),
-        reason=reason,
-        rank=rank,
-        set_name=item.set_name,
-        ids=(item.id or "",),
-        time=item.time,
-        score=hit and hit.score,
-        parts={} if hit is None else dict(hit.parts),
-    )
 
 
 def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:

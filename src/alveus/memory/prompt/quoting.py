@@ -24,7 +24,7 @@ MADE_UP_SHOWN = 8
 CONTRADICTS = "contradicts"
 """The metadata field with the ids of the facts that contradict a fact."""
 
-ABSENCE = "Nothing was found in memory"
+ABSENCE = "Nothing from memory is shown"
 """The words with which a prompt states that it shows nothing from memory; the reason follows."""
 
 BEGIN, END = "<memory>", "</memory>"
