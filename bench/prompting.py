@@ -23,6 +23,7 @@ positions, of PrefEval the topics at even positions, of LoCoMo the first, third,
 
 Peers get the same items and the same embedder, and are asked as their pages show: LangGraph's store
 and mem0 give the first ten items, `cosine` the ten nearest, whatever the request is.
+`cosine-filled` gives the nearest that fit into the tokens of a prompt, without headings.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ HITS = 10
 """The items that a peer's search gives, its default."""
 AMONG = (20, 200, 0)
 """Among how many preferences one is looked for; 0 stands for all."""
-SYSTEMS = ("alveus", "cosine", "langgraph", "mem0")
+SYSTEMS = ("alveus", "cosine", "cosine-filled", "langgraph", "mem0")
 
 Shown = tuple[set[int], int]
 """The positions of the items that a prompt shows, and the tokens of their texts."""
@@ -101,7 +102,9 @@ class _Maker:
         if self.system == "alveus":
             return _alveus(self.embedder, texts, sizes)
         if self.system == "cosine":
-            ranked = _cosine(self.embedder, texts)
+            ranked = _cosine(self.embedder, texts, HITS)
+        elif self.system == "cosine-filled":
+            ranked = _filled(_cosine(self.embedder, texts, len(texts)), sizes)
         else:
             ranked = _peer(self.system, self.embedder, texts, self.folder)
 
@@ -125,12 +128,23 @@ def _alveus(embedder: Embedder, texts: Sequence[str], sizes: Sequence[int]) -> A
     return ask
 
 
-def _cosine(embedder: Any, texts: Sequence[str]) -> Callable[[str], Sequence[int]]:
+def _cosine(embedder: Any, texts: Sequence[str], limit: int) -> Callable[[str], Sequence[int]]:
     vectors = embedder.embed(texts)
 
     def ranked(request: str) -> Sequence[int]:
         scores = vectors @ embedder.embed([request])[0]
-        return [int(n) for n in (-scores).argsort()[:HITS]]
+        return [int(n) for n in (-scores).argsort()[:limit]]
+
+    return ranked
+
+
+def _filled(
+    nearest: Callable[[str], Sequence[int]], sizes: Sequence[int]
+) -> Callable[[str], Sequence[int]]:
+    def ranked(request: str) -> Sequence[int]:
+        found = nearest(request)
+        ends = accumulate(sizes[n] for n in found)
+        return [n for n, end in zip(found, ends, strict=True) if end <= TOKENS]
 
     return ranked
 
