@@ -1,7 +1,7 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
 their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, that of frameworks
 in docs/integrations.md, the tables of docs/metrics.md, docs/contract.md, the pictures of
-docs/design.md and its list of files, and the TypeScript client.
+docs/design.md and docs/measured.md, the list of files of the former, and the TypeScript client.
 
     python tools/make_docs.py [--check]
 
@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 
 from alveus.cli import alveus
+from make_charts import charts
 from make_contract import contract_page
 from make_design import design_page
 from make_forks import safety_page
@@ -162,6 +163,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "thinker-vectors.md": lambda _: THINKER.page(),
     "../clients/typescript/index.js": lambda _: client_page(),
     "../clients/typescript/index.d.ts": lambda _: types_page(),
+    **{path: lambda _, made=made: made for path, made in charts().items()},
 }
 """What writes each page; given what is there."""
 
