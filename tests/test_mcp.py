@@ -316,7 +316,7 @@ def test_mistakes_are_told_and_change_nothing(memory, era):
                 "recall shows the ids": ("correct", {"id": "x", "text": "x"}),
                 "no memory 'y'": ("explain", {"id": "y"}),
                 "leave out `after`": ("list", {"after": "x"}),
-                "there is no set 'x'; the sets are \"default\"": ("list", {"set": "x"}),
+                "there is no set 'x'; the sets are [\"default\"]": ("list", {"set": "x"}),
                 "'limit' must be at most 50, not <an int of": (
                     "recall",
                     {"query": "x", "limit": 10**400},
