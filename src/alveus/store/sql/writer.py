@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import chain
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -297,12 +298,10 @@ _CONTENTS = itemgetter(9, 10, 11)
 
 def _size(rows: Sequence[Row]) -> int:
     """Return the bytes of the values, texts and metadata of items."""
-    size = 0
-    for row in rows:
-        for part in _CONTENTS(row):
-            if part is not None:
-                size += len(part if type(part) is bytes or part.isascii() else part.encode())
-    return size
+    contents = list(chain.from_iterable(map(_CONTENTS, rows)))
+    texts = "".join([part for part in contents if isinstance(part, str)])
+    size = len(texts) if texts.isascii() else len(texts.encode())
+    return size + sum([len(part) for part in contents if isinstance(part, bytes)])
 
 
 CACHED = 20_000
