@@ -286,6 +286,17 @@ def test_a_memory_finds_across_languages():
         assert ada.search("Where does the cat sleep?")[0].item.text == "猫はソファーで寝る。"
 
 
+def test_words_count_a_quarter_beside_meaning():
+    """A name that question and item share by accident does not outweigh what the item means."""
+    with Memory.open(":memory:", embedder="multilingual") as memory:
+        ada = memory.key("ada")
+        ada.add_many(["Hanna called about the car.", "The train leaves at eight."])
+        memory.settle()
+        hits = ada.search("Was isst Hanna gern zum Frühstück?")
+        assert hits[0].parts["words"] == 0.25
+        assert hits[1].parts["words"] == 0
+
+
 def test_a_space_changes_its_embedder_while_it_serves(tmp_path):
     """From `minilm` to `multilingual` and back; each step tells how much of all is done."""
     path, steps = tmp_path / "notes.db", []

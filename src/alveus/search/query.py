@@ -29,7 +29,14 @@ from alveus.search.item_cache import CachedItem, ItemCache, cached_item
 from alveus.search.large_sets import can_be_partial, part_of
 from alveus.search.margin import Margins
 from alveus.search.projection import MapPoints, map_of
-from alveus.search.ranking import Calibration, FoundHits, Ranking, Scored, calibration_of
+from alveus.search.ranking import (
+    WORDS_BESIDE,
+    Calibration,
+    FoundHits,
+    Ranking,
+    Scored,
+    calibration_of,
+)
 from alveus.search.reranking import RERANKER_FAILURES, dated_text, reranked
 from alveus.search.signals import (
     MAX_PARSED,
@@ -503,6 +510,7 @@ class Searcher:
             calibration=request.calibration,
             everything=request.options.everything,
             unread=vector is None and bool(self._embedder.dimensions),
+            words_beside=WORDS_BESIDE.get(self._embedder.name, 1.0),
         )
 
     def _question(
