@@ -50,13 +50,11 @@ def injections(text: str, *, role: str | None = None) -> Iterator[str]:
     yielded = set[str]()
     for form in forms(text):
         examples = Examples(form)
-        for group in _groups(ascii_only=form.isascii()):
+        for group in _groups(ascii_only=form.isascii(), quoted=role in QUOTED):
             if not group.may_be_in(form):
                 continue
             for family in group.families:
-                if family.name in yielded or (family.only_quoted and role not in QUOTED):
-                    continue
-                if _has(form, family, examples):
+                if family.name not in yielded and _has(form, family, examples):
                     yielded.add(family.name)
                     yield family.name
 
@@ -191,6 +189,7 @@ class AttackPhrases:
         secrets: Passwords, credentials, card numbers.
         every: Every, all, of the user: whose secrets.
         oblige: You must, always recommend; in what a tool says.
+        address: A note for the assistant, tell the user; in what a tool says.
         needs: Parts of words, separated by ``_``. A text without any of these parts has no phrase
             of the language.
         spaced: Whether spaces separate words.
@@ -211,6 +210,7 @@ class AttackPhrases:
     secrets: str
     every: str
     oblige: str
+    address: str
     needs: str
     spaced: bool = True
 
@@ -222,9 +222,18 @@ def phrase_groups() -> tuple[PhraseGroup, ...]:
 
 
 @cache
-def _groups(*, ascii_only: bool) -> tuple[PhraseGroup, ...]:
-    """Return the groups to search in a text of ASCII only, or in any text."""
-    return tuple(group for group in phrase_groups() if group.ascii or not ascii_only)
+def _groups(*, ascii_only: bool, quoted: bool) -> tuple[PhraseGroup, ...]:
+    """Return the groups to search in a text of ASCII only, or in any text.
+
+    Args:
+        quoted: Whether the text has one of the roles `QUOTED`.
+    """
+    found = list[PhraseGroup]()
+    for group in phrase_groups():
+        families = tuple(one for one in group.families if quoted or not one.only_quoted)
+        if families and (group.ascii or not ascii_only):
+            found.append(PhraseGroup(group.needs, families))
+    return tuple(found)
 
 
 @cache
@@ -273,27 +282,35 @@ def language_group(words: AttackPhrases) -> PhraseGroup:
     lasting = f"{frame}(?<=[:\\uff1a])[^\\n]{{0,20}}?{frame}"
     rule = f"{lasting}[^.!?\\n\u3002]{{0,60}}?{edge}(?:{words.answer})"
     # In one sentence, in any order: languages differ in it.
-    leak = _together(edge, frame, words.give, words.secrets, words.every)
-    obliged = _together(edge, frame, words.oblige)
+    leaks = (
+        _together(edge, words.frame, words.give, words.secrets, words.every),
+        _together(edge, words.secrets, words.every, begins=words.give),
+    )
+    address = unaccented(f"{edge}(?:{words.address})")
+    reports = (_together(edge, words.frame, words.oblige), address)
     families = (
         PhraseFamily("sets instructions aside", aside),
         PhraseFamily("lifts limits", (phrase(words.no_longer, words.persona),)),
-        PhraseFamily(ORDERS, (unaccented(order), unaccented(rule), leak)),
-        PhraseFamily(ORDERS, (obliged,), only_quoted=True),
+        PhraseFamily(ORDERS, (unaccented(order), unaccented(rule), *leaks)),
+        PhraseFamily(ORDERS, reports, only_quoted=True),
         PhraseFamily("keeps it from the user", (phrase(words.hide),)),
         PhraseFamily("asks for the prompt", (phrase(words.reveal),)),
     )
     return PhraseGroup(tuple(unaccented(need) for need in words.needs.split("_")), families)
 
 
-def _together(edge: str, frame: str, *parts: str) -> str:
-    """Return a pattern for the start of a sentence that has all parts, and does not forbid them."""
+def _together(edge: str, *parts: str, begins: str = "") -> str:
+    """Return a pattern for the start of a sentence that has all parts, and forbids nothing.
+
+    Args:
+        begins: What the sentence begins with; anything, if empty.
+    """
     within = r"[^.!?\n\u3002]{0,160}?"
     lists = data_file(PACKAGE, "injection_guards.toml")
     forbids = "|".join((rf"\b(?:{'|'.join(lists['forbids'])})\b", *lists["forbids_joined"]))
     wanted = "".join(f"(?={within}{edge}(?:{part}))" for part in parts)
-    pattern = rf"(?:^|(?<=[.!?:\n\u3002]))(?={within}{frame}){wanted}(?!{within}(?:{forbids}))[^\n]"
-    return unaccented(pattern)
+    start = rf"(?:^|(?<=[.!?:\n\u3002]))[ \n]?(?:{begins})"
+    return unaccented(f"{start}{wanted}(?!{within}(?:{forbids}))[^\n]")
 
 
 def _words(listed: str) -> tuple[str, ...]:
