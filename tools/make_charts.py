@@ -54,7 +54,9 @@ def _drawn(title: str, table: Table) -> Iterator[str]:
     shown = [n for n, column in enumerate(table.columns) if column != AIM]
     aim = next((n for n, column in enumerate(table.columns) if column == AIM), None)
     bars = [sum(values[n] is not None for n in shown) for _, values in table.rows]
-    height = TOP + sum(count * BAR + GAP for count in bars) + 22
+    legend = _legend([table.columns[n].replace("`", "") for n in shown])
+    top = legend[-1][1] + TOP - 12
+    height = top + sum(count * BAR + GAP for count in bars) + 22
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="sans-serif" role="img">'
@@ -62,14 +64,12 @@ def _drawn(title: str, table: Table) -> Iterator[str]:
     yield f"<title>{escape(title)}</title>"
     yield f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>'
     for share in range(0, 101, 25):
-        yield f'<path d="M{_x(share)} {TOP - 6}V{height - 20}" stroke="{LINE}" stroke-width=".7"/>'
+        yield f'<path d="M{_x(share)} {top - 6}V{height - 20}" stroke="{LINE}" stroke-width=".7"/>'
         yield _text(_x(share), height - 7, f"{share} %", size=10, anchor="middle")
-    x = 12
-    for at, n in enumerate(shown):
-        yield f'<rect x="{x}" y="12" width="11" height="11" fill="{COLOURS[at]}"/>'
-        yield _text(x + 15, 22, table.columns[n].replace("`", ""), size=12)
-        x += 30 + 7 * len(table.columns[n])
-    y = TOP
+    for at, (x, y, name) in enumerate(legend):
+        yield f'<rect x="{x}" y="{y}" width="11" height="11" fill="{COLOURS[at]}"/>'
+        yield _text(x + 15, y + 10, name, size=12)
+    y = top
     for (name, values), count in zip(table.rows, bars, strict=True):
         yield _text(LEFT - 8, y + count * BAR / 2 + 4, name, size=12, anchor="end")
         begin = y
@@ -84,6 +84,18 @@ def _drawn(title: str, table: Table) -> Iterator[str]:
         if aim is not None and (value := values[aim]) is not None:
             yield f'<path d="M{_x(value)} {begin - 2}V{y + 1}" stroke="{INK}" stroke-width="2"/>'
         y += GAP
+
+
+def _legend(names: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Return where each name stands, in as many lines as they need."""
+    x, y, found = 12, 12, list[tuple[int, int, str]]()
+    for name in names:
+        width = 30 + 7 * len(name)
+        if x + width > WIDTH:
+            x, y = 12, y + 18
+        found.append((x, y, name))
+        x += width
+    return found
 
 
 def _x(share: float) -> int:
