@@ -201,7 +201,9 @@ def test_an_agent_is_told_of_its_own_set_unless_asked_otherwise(memory):
             assert await middleware.list_tools() == []
             await agent.reply(said("Where is the secret garden?"))
             told.append(model.hints(0))
-        assert told[0] == ["Nothing from memory is shown: it holds no items yet."]
+        assert told[0] == [
+            "Nothing from memory is shown: the sets that were searched hold no items."
+        ]
         assert "A secret garden." in told[1][0]
 
     asyncio.run(work())

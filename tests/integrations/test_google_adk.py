@@ -84,13 +84,33 @@ def test_an_agent_recalls_another_session_after_a_restart(tmp_path):
         ]
 
 
+def test_a_search_gives_what_a_prompt_would_show():
+    """A small memory whole, also to a query without a word in common; nothing to a greeting."""
+
+    async def work():
+        with Memory.open(":memory:", embedder="words") as memory:
+            service = AlveusMemoryService(memory)
+            events = [event(1, "I am allergic to peanuts."), event(2, "I live in Lisbon.")]
+            await service.add_events_to_memory(**ADA, events=events, session_id="s")
+            for query, most in (("Suggest a snack.", 2), ("Hello!", 0)):
+                found = await service.search_memory(**ADA, query=query)
+                assert len(found.memories) == most, query
+            nearest = AlveusMemoryService(memory, limit=1)
+            found = await nearest.search_memory(**ADA, query="Where do I live in Lisbon?")
+            assert [one.id for one in found.memories] == ["e2"]
+
+    asyncio.run(work())
+
+
 def test_random_calls_find_what_the_kits_own_service_finds():
     """Each event has a word of its own, so that both have one answer to each question."""
     dice = random.Random(5)
 
     async def work():
         with Memory.open(":memory:", embedder="words") as memory:
-            both = cast("list[Any]", [InMemoryMemoryService(), AlveusMemoryService(memory)])
+            both = cast(
+                "list[Any]", [InMemoryMemoryService(), AlveusMemoryService(memory, limit=10)]
+            )
             session = Session(id="s", **ADA)
             for step in range(150):
                 kind = dice.choice(["session", "events", "delete", "search", "search"])

@@ -17,7 +17,7 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from alveus.errors import InvalidInput
-from alveus.integrations.opened import Deleting, OpenedMemory, message_item, plain_json
+from alveus.integrations.opened import Deleting, OpenedMemory, message_item, plain_json, shown_items
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
@@ -38,13 +38,18 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
 
     Args:
         memory: A memory, or a path or a URL that the service opens, and closes with `close`.
-        limit: The most hits of a search.
+        limit: The most hits of a search, whatever their relevance. By default, a search returns the
+            memories that a prompt of 1,000 tokens shows: all of a small memory, none for "Hello".
         deleting: How `delete_memory` deletes: "retire" deletes the item, and keeps its history for
             as long as the memory keeps it; "forget" erases it, and leaves a receipt.
     """
 
     def __init__(
-        self, memory: Memory | str | Path, *, limit: int = 10, deleting: Deleting = "retire"
+        self,
+        memory: Memory | str | Path,
+        *,
+        limit: int | None = None,
+        deleting: Deleting = "retire",
     ) -> None:
         super().__init__(memory, deleting=deleting)
         self._limit = limit
@@ -116,10 +121,18 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """Return the memories nearest to the query by words and meaning, best first."""
-        kept = self._key(user_id).set(_set_of(app_name))
-        hits = await self.awaited(lambda: kept.search(query, limit=self._limit))
-        return SearchMemoryResponse(memories=[_entry(hit.item) for hit in hits])
+        """Return the memories that the query needs, or the nearest *limit*, best first."""
+        key, name = self._key(user_id), _set_of(app_name)
+        kept = key.set(name)
+
+        def search() -> list[MemoryEntry]:
+            if self._limit is not None:
+                return [_entry(hit.item) for hit in kept.search(query, limit=self._limit)]
+            pieces = shown_items(key, query, options={"sets": [name]})
+            found = kept.get([piece.ids[0] for piece in pieces])
+            return [_entry(item) for item in found if item is not None]
+
+        return SearchMemoryResponse(memories=await self.awaited(search))
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
