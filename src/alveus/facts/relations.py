@@ -52,6 +52,7 @@ _AGAIN = re.compile(
     r"\b(?:again|now|these days|any ?more|was (?:wrong|mistaken)|turns out)\b", re.IGNORECASE
 )
 _NOT = re.compile(r"\A(?:do|does|am|is|are|have|has|can) not\b")
+_STUDIES = re.compile(r"\A(?:stud(?:y|ies)|(?:am|is) (?:studying|an? (?:\w+ )?student))\b")
 _MEMBER = re.compile(r"\b(?:in|at|for|of|with|on|joined|attend) ", re.IGNORECASE)
 _NOT_THAT = re.compile(r", (?:and )?not (?:at |in |for |with )?[\w' -]+\Z")
 _TIED = re.compile(
@@ -74,6 +75,9 @@ class Stated(NamedTuple):
     is_sure: bool
 
 
+_WORDS = ("no_home", "no_work", "one_value", "liked", "disliked")
+
+
 class _Rules(NamedTuple):
     relations: Sequence[tuple[str, re.Pattern[str]]]
     ends: Sequence[re.Pattern[str]]
@@ -83,6 +87,8 @@ class _Rules(NamedTuple):
     no_home: frozenset[str]
     no_work: frozenset[str]
     one_value: frozenset[str]
+    liked: frozenset[str]
+    disliked: frozenset[str]
 
 
 @cache
@@ -98,7 +104,7 @@ def _rules() -> _Rules:
         pattern_of(*values["shared"].split(), *values["shared_phrases"]),
         pattern_of(*values["adverbs"].split()),
         re.compile("|".join(values["tails"])),
-        *(frozenset(values[name].split()) for name in ("no_home", "no_work", "one_value")),
+        *(frozenset(values[name].split()) for name in _WORDS),
     )
 
 
@@ -130,12 +136,32 @@ def judgement(new: str, known: str, subject: str) -> Literal["replaces", "contra
         return None
     if _says_ended(mine, other):
         return "replaces"
-    if mine.stems >= other.stems and _is_negated(mine) != _is_negated(other):
+    if _is_denied(mine, other) or _is_disliked(mine, other):
         return "replaces" if _AGAIN.search(mine.whole) else "contradicts"
     if mine.stated is None or other.stated is None or not _excludes(mine.stated, other.stated):
         return None
     is_sure = mine.stated.is_sure and other.clause.is_certain
     return "replaces" if is_sure else "contradicts"
+
+
+def _is_denied(new: _Read, known: _Read) -> bool:
+    return new.stems >= known.stems and _is_negated(new) != _is_negated(known)
+
+
+def _is_disliked(new: _Read, known: _Read) -> bool:
+    """Return whether one fact likes what the other dislikes."""
+    tastes = [_taste(read) for read in (new, known)]
+    if None in tastes or tastes[0] == tastes[1]:
+        return False
+    rests = [_stems(apart(read.text).partition(" ")[2]) for read in (new, known)]
+    return bool(rests[1]) and rests[0] >= rests[1]
+
+
+def _taste(read: _Read) -> bool | None:
+    verb = read.text.partition(" ")[0].lower()
+    if verb in _rules().liked:
+        return True
+    return False if verb in _rules().disliked else None
 
 
 def _is_negated(read: _Read) -> bool:
@@ -150,6 +176,7 @@ def may_end(text: str, subject: str) -> bool:
         read.stated is not None
         or next(_ends(read), None) is not None
         or bool(_AGAIN.search(read.whole) or _is_negated(read))
+        or _taste(read) is not None
     )
 
 
@@ -265,6 +292,8 @@ def _ends_by(match: re.Match[str], known: _Read) -> bool:
     groups = match.groupdict()
     if groups.get("job"):
         return _relation(known.text) in ("work", "job")
+    if groups.get("study"):
+        return bool(_STUDIES.search(known.text))
     (what, text) = next((name, text) for name, text in groups.items() if text)
     tail = _rules().tails.search(text)
     text = text if tail is None or not tail.start() else text[: tail.start()]

@@ -114,6 +114,9 @@ _CHANGE = re.compile(
 """The joint between an ended fact and a valid fact: "no longer at Acme, works at Globex now"."""
 
 _LASTS = re.compile(r"\b(?:since|until|till)\b|\bfor \w+ (?:day|week|month|year)s\b")
+_COMMA = re.compile(r"[,;] (?=(?:I|I'm|I've|[Mm]y|[Ww]e)\b)")
+"""The joint between two statements without "and"; before it may be a phrase only: "In May, I …"."""
+
 _COUPLE = re.compile(
     r"\A(?:(?:my [\w-]+ )?[A-Z][\w-]*(?:, )?)+\Z|\A(?:my|our) [\w-]+\Z", re.IGNORECASE
 )
@@ -247,6 +250,10 @@ def _next_joint(text: str, start: int, end: int) -> re.Match[str] | None:
     joint, change = _JOINT.search(text, start, end), _CHANGE.search(text, start, end)
     if joint is not None and _COUPLE.match(text[start : joint.start()].strip()):
         joint = None
+    comma = _COMMA.search(text, start, end)
+    if comma is not None and (joint is None or comma.start() < joint.start()):
+        before = judged(typed_out(text[start : comma.start()]))
+        joint = comma if before.subject and before.rest else joint
     if change is not None and (joint is None or change.start() <= joint.start()):
         before = typed_out(text[start : change.start()])
         if judged(before).subject == "I" and is_ended(before, "I"):
