@@ -99,6 +99,22 @@ def test_messages_of_a_conversation_are_not_lasting() -> None:
         assert made.text.startswith("Nothing from memory is shown: no item matches the query.")
 
 
+@pytest.mark.parametrize(("name", "is_shown"), [("Nadia", True), ("nadia", False), ("Olga", False)])
+def test_a_question_that_names_a_speaker_gets_turns(*, name: str, is_shown: bool) -> None:
+    """However little it resembles them, since it is about somebody who is in the memory."""
+    with Memory.open(embedder="words") as memory:
+        chat = memory.key("ada").conversation("chat")
+        chat.add(
+            [
+                {"role": "user", "name": "Nadia Kim", "content": f"The harbour was quiet, {n}."}
+                for n in range(400)
+            ]
+        )
+        query = f"Would {name} rather ride a horse, sail, drive or fly to the quiet north?"
+        made = memory.key("ada").context(query, budget_tokens=800, messages=None)
+        assert bool(_texts(made)) is is_shown
+
+
 def _texts(made: Context) -> list[str]:
     return [piece.text for piece in made.why if piece.shown and piece.part == "items"]
 

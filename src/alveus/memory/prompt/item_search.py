@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf
@@ -237,6 +238,8 @@ class ItemSearch:
         """
         is_personal = self._wants_lasting(hits.margin)
         share, problem = _share(hits, is_personal=is_personal)
+        if share < 1.0 and _names_speaker(self._request.query or "", hits):
+            share, problem = 1.0, ""
         lasting = sorted(filter(self._is_lasting, found), key=lambda one: -_relevance(one))
         first: list[PromptCandidate] = []
         if share or is_personal or _may_touch(hits):
@@ -399,6 +402,13 @@ def _share(hits: Hits, *, is_personal: bool) -> tuple[float, str]:
         "the query resembles the items no more than requests that need no memory do "
         f"(margin {hits.margin:.2f}, and {least:.2f} is needed)"
     )
+
+
+def _names_speaker(query: str, hits: Hits) -> bool:
+    """Return whether a query names somebody who said one of the items, by the first name."""
+    asked = set(re.findall(r"\w+", query))
+    speakers = {hit.item.speaker for hit in hits if hit.item.speaker}
+    return any(name.split()[0] in asked for name in speakers if name[:1].isupper())
 
 
 def _may_touch(hits: Hits) -> bool:
