@@ -141,7 +141,6 @@ INTS_ARE_FINE = {
     "a field of metadata",
     "an item",
     "limit",
-    "as_of",
     "capacity",
     "an exact value",
     "appended",
@@ -154,7 +153,7 @@ INTS_ARE_FINE = {
 def test_what_is_nested_deeply_or_huge_is_refused(memory: Memory, call: str, kind: str) -> None:
     """Its error shows a part of it, and does not fail on it."""
     if kind == "int" and call in INTS_ARE_FINE:
-        CALLS[call](memory, 10**5_000 if call != "as_of" else 10**9)
+        CALLS[call](memory, 10**5_000)
         return
     with pytest.raises(AlveusError) as caught:
         CALLS[call](memory, {"lists": LISTS, "dicts": DICTS, "int": 10**5_000}[kind])
@@ -427,12 +426,14 @@ def test_calls_of_the_async_door_are_coroutine_functions() -> None:
 
 
 def test_other_type_errors_stay_as_they_are() -> None:
-    """Those of Python for missing or too many arguments, and those that a callback raises."""
+    """Those of Python for missing or too many arguments; that of a callback is the cause."""
 
     def refuse(text: str) -> int:
         raise TypeError(text)
 
     with pytest.raises(TypeError, match="positional argument"):
         Budget(1, len, 4, 5)  # pyright: ignore[reportCallIssue] - wrong on purpose
-    with pytest.raises(TypeError, match="seat"), Memory.open(embedder="words") as memory:
-        memory.context("seat", key="a", budget_tokens=Budget(90, counter=refuse))
+    budget = Budget(90, counter=refuse)
+    with Memory.open(embedder="words") as memory, pytest.raises(InvalidInput, match="seat") as one:
+        memory.context("seat", key="a", budget_tokens=budget)
+    assert isinstance(one.value.__cause__, TypeError)

@@ -91,7 +91,8 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
     if isinstance(as_of, int):
         last = ledger.commit_at(FOREVER)
         if as_of > last:
-            raise InvalidInput(f"{what}={as_of} is a commit of the future; the last one is {last}")
+            problem = f"{what}={short_repr(as_of)} is a commit of the future"
+            raise InvalidInput(f"{problem}; the last one is {last}")
         return Moment(as_of, ledger.time_of_commit(as_of))
     time = microseconds(as_of, what)
     if time > now:  # a clock may be behind the times of existing commits
