@@ -132,6 +132,7 @@ def test_texts_of_several_languages_are_read_together(compiled, monkeypatch):
     monkeypatch.setattr(words, "NATIVE", compiled)
     found = words.analyse_texts(texts, [{}] * 4, "caption", [[99]] * 4)
     if compiled is not None:
+        assert found is not None
         assert [*zip(*found[1:], strict=True)] == [words._analyse(text, [99]) for text in texts]
         in_python = []
         known = words._known_words(compiled)
